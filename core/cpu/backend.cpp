@@ -1,0 +1,243 @@
+#include "core/cpu/backend.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "core/error.hpp"
+
+namespace shardmark {
+namespace {
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+const std::string& path_of(const OpRecord& record) {
+  static const std::string none = "-";
+  return record.path == nullptr || record.path->empty() ? none : *record.path;
+}
+
+}  // namespace
+
+CpuBackend::CpuBackend(Transport& transport, Arena& arena, Kernels& kernels)
+    : transport_{transport}, arena_{arena}, kernels_{kernels} {
+  for (Queue& queue : queues_) queue.ops.reserve(256);
+  tiles_.reserve(256);
+}
+
+CpuBackend::~CpuBackend() {
+  for (std::byte* data : released_) arena_.deallocate(data);
+}
+
+std::byte* CpuBackend::allocate(std::int64_t bytes, Category) { return arena_.allocate(bytes); }
+
+void CpuBackend::deallocate(std::byte* data, std::int64_t) noexcept {
+  if (num_queued_ == 0)
+    arena_.deallocate(data);
+  else
+    released_.push_back(data);
+}
+
+void CpuBackend::execute(const OpRecord& record) {
+  if (const auto* signal = std::get_if<Signal>(&record.op))
+    last_fence_ = std::max(last_fence_, signal->fence.id);
+  queues_[index_of(record.lane)].ops.push_back(record);
+  ++num_queued_;
+}
+
+void CpuBackend::synchronize() {
+  if (sink_ != nullptr) times_ = {now_ns(), 0, 0};
+  idle_since_ns_ = times_.begin_ns;
+  if (num_queued_ > 0) {
+    if (fence_done_.size() <= last_fence_ - first_fence_)
+      fence_done_.resize(last_fence_ - first_fence_ + 1);
+    try {
+      drain();
+    } catch (...) {
+      clear();
+      throw;
+    }
+    clear();
+  }
+  if (sink_ != nullptr) {
+    account_idle();
+    times_.end_ns = idle_since_ns_;
+  }
+}
+
+void CpuBackend::clear() {
+  for (Queue& queue : queues_) {
+    queue.ops.clear();
+    queue.head = 0;
+    queue.in_flight = false;
+  }
+  num_queued_ = 0;
+  num_in_flight_ = 0;
+  first_fence_ = last_fence_ + 1;
+  fence_done_.clear();
+  for (std::byte* data : released_) arena_.deallocate(data);
+  released_.clear();
+}
+
+/// Adds the time since the last kernel or communication ended, if nothing was in flight.
+void CpuBackend::account_idle() {
+  if (sink_ == nullptr) return;
+  const std::int64_t now = now_ns();
+  if (num_in_flight_ == 0) times_.idle_ns += now - idle_since_ns_;
+  idle_since_ns_ = now;
+}
+
+bool CpuBackend::is_done(Fence fence) const {
+  return fence.id < first_fence_ ||
+         (fence.id <= last_fence_ && fence_done_[fence.id - first_fence_] != 0);
+}
+
+void CpuBackend::start(Queue& queue, Lane lane) {
+  const OpRecord& record = queue.ops[queue.head];
+  if (sink_ != nullptr) {
+    sink_->on_begin(record);
+    account_idle();
+    queue.start_ns = idle_since_ns_;
+  }
+  transport_.start(record.op, lane);
+  queue.in_flight = true;
+  ++num_in_flight_;
+}
+
+void CpuBackend::finish(Queue& queue, Lane lane) {
+  const OpRecord& record = queue.ops[queue.head];
+  queue.in_flight = false;
+  if (sink_ != nullptr) {
+    account_idle();
+    sink_->on_kernel({record.seq, lane, OpKind::communication, name_of(record.op).data(),
+                      queue.start_ns, idle_since_ns_});
+    sink_->on_end(record);
+  }
+  --num_in_flight_;
+}
+
+/// Moves one lane on if its head is not a compute op. True if anything changed.
+bool CpuBackend::advance_head(Queue& queue, Lane lane) {
+  const OpRecord& record = queue.ops[queue.head];
+  if (queue.in_flight) {
+    if (!transport_.test(lane)) return false;
+    finish(queue, lane);
+  } else if (const auto* signal = std::get_if<Signal>(&record.op)) {
+    fence_done_[signal->fence.id - first_fence_] = 1;
+  } else if (const auto* await = std::get_if<Await>(&record.op)) {
+    if (!is_done(await->fence)) return false;
+  } else if (kind_of(record.op) == OpKind::communication) {
+    start(queue, lane);
+    return true;
+  } else {
+    return false;
+  }
+  ++queue.head;
+  --num_queued_;
+  return true;
+}
+
+/// Advances every lane until each is empty, in flight, waiting, or at a compute op.
+bool CpuBackend::advance_communication() {
+  bool any = false;
+  bool again = true;
+  while (again) {
+    again = false;
+    for (std::size_t lane = 0; lane < num_lanes; ++lane) {
+      Queue& queue = queues_[lane];
+      while (!queue.empty() && advance_head(queue, static_cast<Lane>(lane))) again = true;
+    }
+    any = any || again;
+  }
+  return any;
+}
+
+void CpuBackend::between_tiles() {
+  if (sink_ != nullptr) tiles_.emplace_back(tile_start_ns_, now_ns());
+  idle_since_ns_ = tiles_.empty() ? 0 : tiles_.back().second;
+  advance_communication();
+  if (sink_ != nullptr) {
+    account_idle();
+    tile_start_ns_ = idle_since_ns_;
+  }
+}
+
+/// Runs the first compute op at the head of a lane. False if there is none.
+bool CpuBackend::run_compute() {
+  for (std::size_t lane = 0; lane < num_lanes; ++lane) {
+    Queue& queue = queues_[lane];
+    if (queue.empty() || kind_of(queue.ops[queue.head].op) != OpKind::compute) continue;
+    const OpRecord& record = queue.ops[queue.head];
+    if (sink_ != nullptr) {
+      tiles_.clear();
+      sink_->on_begin(record);
+      account_idle();
+      tile_start_ns_ = idle_since_ns_;
+    }
+    const char* name = nullptr;
+    try {
+      name = kernels_.run(record.op, *this);
+    } catch (const Error& error) {
+      throw Error{message(path_of(record), ": ", name_of(record.op), ": ", error.what()),
+                  error.where()};
+    }
+    if (sink_ != nullptr) {
+      tiles_.emplace_back(tile_start_ns_, now_ns());
+      idle_since_ns_ = tiles_.back().second;
+      for (const auto& [start_ns, end_ns] : tiles_)
+        sink_->on_kernel({record.seq, record.lane, OpKind::compute, name, start_ns, end_ns});
+      sink_->on_end(record);
+    }
+    flops_executed_ += flops_of(record.op);
+    ++queue.head;
+    --num_queued_;
+    return true;
+  }
+  return false;
+}
+
+void CpuBackend::drain() {
+  Waiter waiter{transport_};
+  while (num_queued_ > 0) {
+    bool moved = advance_communication();
+    moved = run_compute() || moved;
+    if (moved) {
+      waiter.restart();
+    } else if (num_in_flight_ == 0) {
+      throw Error{message("deadlock: ", stuck())};
+    } else {
+      waiter.pause([this] { return stuck(); });
+    }
+  }
+}
+
+std::string CpuBackend::stuck() const {
+  std::string text;
+  for (std::size_t lane = 0; lane < num_lanes; ++lane) {
+    const Queue& queue = queues_[lane];
+    if (queue.empty()) continue;
+    const OpRecord& record = queue.ops[queue.head];
+    if (!text.empty()) text += "; ";
+    text += message("lane ", name_of(record.lane), " at ", path_of(record), ": ",
+                    name_of(record.op), " #", record.seq);
+    if (const Group* group = group_of(record.op)) text += message(" over ", group->to_string());
+  }
+  return text;
+}
+
+void CpuBackend::write(const Tensor& to, const void* from) {
+  SHARDMARK_CHECK(to.contiguous(), "write needs a contiguous tensor");
+  synchronize();
+  std::memcpy(to.data, from, static_cast<std::size_t>(to.bytes()));
+}
+
+void CpuBackend::read(const Tensor& from, void* to) {
+  SHARDMARK_CHECK(from.contiguous(), "read needs a contiguous tensor");
+  synchronize();
+  std::memcpy(to, from.data, static_cast<std::size_t>(from.bytes()));
+}
+
+}  // namespace shardmark

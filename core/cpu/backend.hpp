@@ -1,0 +1,83 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "core/cpu/arena.hpp"
+#include "core/cpu/kernels.hpp"
+#include "core/transport.hpp"
+
+namespace shardmark {
+
+/// Times of the last `synchronize`, from the executor's own clock.
+struct ExecutorTimes {
+  std::int64_t begin_ns{0}, end_ns{0};  ///< steady clock at entry and exit
+  std::int64_t idle_ns{0};              ///< neither a kernel running nor communication in flight
+};
+
+/// Cooperative executor: lanes are queues without threads. `synchronize` drains them in the calling
+/// thread: it starts every ready communication, runs ready compute ops, and moves communication
+/// along between them and between the tiles of long ones.
+class CpuBackend final : public Backend, private TileHook {
+ public:
+  /// All three must outlive the backend.
+  CpuBackend(Transport& transport, Arena& arena, Kernels& kernels);
+  ~CpuBackend() override;
+
+  std::byte* allocate(std::int64_t bytes, Category category) override;
+  void deallocate(std::byte* data, std::int64_t bytes) noexcept override;
+  void execute(const OpRecord& record) override;
+  void synchronize() override;
+  void write(const Tensor& to, const void* from) override;
+  void read(const Tensor& from, void* to) override;
+
+  /// Kernel times and ranges go here from now on (null: none, and no clock is read).
+  void set_kernel_sink(KernelSink* sink) { sink_ = sink; }
+  [[nodiscard]] const ExecutorTimes& times() const { return times_; }
+  /// FLOPs of the compute ops executed since construction: what was observed, not what was planned.
+  [[nodiscard]] double flops_executed() const { return flops_executed_; }
+
+ private:
+  struct Queue {
+    std::vector<OpRecord> ops;
+    std::size_t head{0};
+    bool in_flight{false};
+    std::int64_t start_ns{0};
+    [[nodiscard]] bool empty() const { return head == ops.size(); }
+  };
+
+  [[nodiscard]] bool wants_tiles() const override { return num_in_flight_ > 0; }
+  void between_tiles() override;
+
+  bool advance_communication();
+  bool advance_head(Queue& queue, Lane lane);
+  bool run_compute();
+  void start(Queue& queue, Lane lane);
+  void finish(Queue& queue, Lane lane);
+  void drain();
+  void clear();
+  void account_idle();
+  [[nodiscard]] std::string stuck() const;
+  [[nodiscard]] bool is_done(Fence fence) const;
+
+  Transport& transport_;
+  Arena& arena_;
+  Kernels& kernels_;
+  KernelSink* sink_{nullptr};
+  std::array<Queue, num_lanes> queues_;
+  std::size_t num_queued_{0};
+  int num_in_flight_{0};
+  bool draining_{false};
+  std::vector<std::uint8_t> fence_done_;  ///< indexed by fence id - first_fence_
+  std::uint32_t first_fence_{0};          ///< every fence below is done
+  std::uint32_t last_fence_{0};
+  std::int64_t tile_start_ns_{0}, idle_since_ns_{0};
+  std::vector<std::pair<std::int64_t, std::int64_t>> tiles_;
+  std::vector<std::byte*> released_;
+  ExecutorTimes times_{};
+  double flops_executed_{0};
+};
+
+}  // namespace shardmark

@@ -1,0 +1,226 @@
+#pragma once
+
+// Every operation a layer can ask for, as plain values in one closed variant. Adding an op means:
+// a struct here, its lines in ops.cpp (name, work, touches), a kernel in each backend, a row in the
+// conformance suite. Every visit lists every op, so whatever is forgotten does not compile.
+//
+// Letters: T tokens (rows), D/K/N columns, V vocabulary (local part), H query heads.
+
+#include <array>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/mesh.hpp"
+#include "core/tensor.hpp"
+#include "core/types.hpp"
+
+namespace shardmark {
+
+// ------------------------------------------------------------------------------ dense algebra
+
+/// c_MN = op(a) op(b) [+ bias_N] [+ c]. op(a) is M x K, op(b) is K x N after the transposes.
+/// Operands are f32 or bf16 (equal), accumulated in f32; c is f32 or the operands' dtype; the bias
+/// has the operands' dtype. `reuse_b` promises that b is the b of the preceding Matmul on this
+/// backend and unchanged since, so a packed copy may be used again (token chunks of one linear).
+struct Matmul {
+  Tensor a, b, c, bias{};
+  bool transpose_a{false}, transpose_b{false}, accumulate{false}, reuse_b{false};
+};
+
+/// y = a + b elementwise; y may be a or b.
+struct Add {
+  Tensor a, b, y;
+};
+/// y_TN = x_TN + bias_N on every row; y may be x.
+struct AddBias {
+  Tensor x, bias, y;
+};
+/// y_N (f32) = sum over the rows of x_TN: the gradient of a bias.
+struct SumRows {
+  Tensor x, y;
+};
+/// y = x with conversion between f32 and bf16; either side may be a column block.
+struct Copy {
+  Tensor x, y;
+};
+/// Every element of x becomes `value`.
+struct Fill {
+  Tensor x;
+  float value{0.0F};
+};
+
+// ---------------------------------------------------------------------------- elementwise, norm
+
+/// `erf` is the definition, x/2 (1 + erf(x/sqrt 2)); `tanh` is GPT-2's approximation.
+enum class GeluKind : std::uint8_t { erf, tanh };
+struct Gelu {
+  Tensor x, y;
+  GeluKind kind{GeluKind::erf};
+};
+/// dx = dy * gelu'(x); dx may be dy.
+struct GeluBackward {
+  Tensor x, dy, dx;
+  GeluKind kind{GeluKind::erf};
+};
+/// y_TF = silu(gate_TF) * up_TF, silu(z) = z / (1 + exp(-z)). Gate and up may be column blocks.
+struct SwiGlu {
+  Tensor gate, up, y;
+};
+struct SwiGluBackward {
+  Tensor gate, up, dy, dgate, dup;
+};
+
+/// Layer norm: y = (x - mean) / sqrt(var + epsilon) * gain + bias. RMS norm: no mean, no bias.
+enum class NormKind : std::uint8_t { layer, rms };
+/// Statistics of each row go to stats_T2 (f32): mean (0 for RMS) and reciprocal deviation.
+struct Norm {
+  Tensor x, gain, bias, y, stats;
+  NormKind kind{NormKind::layer};
+  float epsilon{1e-5F};
+};
+/// dgain_D and dbias_D (f32, dbias absent for RMS) are overwritten with the sum over rows.
+struct NormBackward {
+  Tensor x, gain, stats, dy, dx, dgain, dbias;
+  NormKind kind{NormKind::layer};
+};
+
+// ------------------------------------------------------------------------------------ attention
+
+/// Sizes of an attention core on one rank. T = batch * seq, batch outermost.
+struct AttentionShape {
+  std::int64_t batch{1}, seq{1}, heads{1}, kv_heads{1}, head_dim{1};
+  bool causal{true};
+};
+/// o = softmax(q k^T / sqrt(head_dim)) v per head, with blocked online softmax: memory is O(seq).
+/// q_TE and o_TE have heads * head_dim columns, k and v kv_heads * head_dim; query head i uses KV
+/// head i / (heads / kv_heads). lse (f32, batch x heads x seq) is the log-sum-exp of each row.
+struct Attention {
+  Tensor q, k, v, o, lse;
+  AttentionShape shape;
+};
+/// Recomputes the probabilities from lse block by block; dq, dk, dv are overwritten.
+struct AttentionBackward {
+  Tensor q, k, v, o, lse, d_o, dq, dk, dv;
+  AttentionShape shape;
+};
+/// Rotary positions in place on x_T(num_heads*head_dim), half-split pairing (i, i + head_dim/2) as
+/// in GPT-NeoX and Llama checkpoints; position of row t is t % seq. `inverse` rotates back: the
+/// backward pass.
+struct Rope {
+  Tensor x;
+  std::int64_t seq{1}, num_heads{1}, head_dim{2};
+  float theta{10000.0F};
+  bool inverse{false};
+};
+
+// --------------------------------------------------------------------- vocabulary-parallel parts
+
+/// y_TD [+]= table_VD[ids_T - first_row]; rows whose id is not in this shard are zero (or, with
+/// `accumulate`, left alone).
+struct Embedding {
+  Tensor ids, table, y;
+  std::int64_t first_row{0};
+  bool accumulate{false};
+};
+/// dtable_VD (f32) is overwritten: row v = sum of dy_T over the tokens with that id.
+struct EmbeddingBackward {
+  Tensor ids, dy, dtable;
+  std::int64_t first_row{0};
+};
+/// maximum_T (f32) = maximum over the columns of logits_TV.
+struct RowMax {
+  Tensor logits, maximum;
+};
+/// partials_2T (f32): row 0 the sum of exp(logits - maximum), row 1 the target's logit or 0 when
+/// the target is not in this shard. Summed over the tp group they give the loss.
+struct CrossEntropySum {
+  Tensor logits, targets, maximum, partials;
+  std::int64_t first_column{0};
+};
+/// loss_T (f32) = log(partials[0]) + maximum - partials[1].
+struct CrossEntropyLoss {
+  Tensor maximum, partials, loss;
+};
+/// dlogits_TV = (softmax - one_hot(target)) * scale; dlogits may be logits.
+struct CrossEntropyBackward {
+  Tensor logits, targets, maximum, partials, dlogits;
+  std::int64_t first_column{0};
+  float scale{1.0F};
+};
+
+// ------------------------------------------------------------------- communication and ordering
+
+enum class Reduction : std::uint8_t { sum, max };
+/// In place over the group; every member ends with the same bits.
+struct AllReduce {
+  Tensor x;
+  Group group;
+  Reduction reduction{Reduction::sum};
+};
+/// y (group.size times x, contiguous) = the members' x one after another.
+struct AllGather {
+  Tensor x, y;
+  Group group;
+};
+/// y = this member's block of the sum of all members' x (x is group.size times y, contiguous).
+struct ReduceScatter {
+  Tensor x, y;
+  Group group;
+};
+
+/// An event: complete when a lane has finished everything submitted to it before.
+struct Fence {
+  std::uint32_t id{0};
+};
+/// Completes `fence` when the lane reaches this op.
+struct Signal {
+  Fence fence;
+};
+/// Holds the lane until `fence` is complete.
+struct Await {
+  Fence fence;
+};
+
+using Op = std::variant<Matmul, Add, AddBias, SumRows, Copy, Fill, Gelu, GeluBackward, SwiGlu,
+                        SwiGluBackward, Norm, NormBackward, Attention, AttentionBackward, Rope,
+                        Embedding, EmbeddingBackward, RowMax, CrossEntropySum, CrossEntropyLoss,
+                        CrossEntropyBackward, AllReduce, AllGather, ReduceScatter, Signal, Await>;
+
+/// Builds a visitor from lambdas, one per op.
+template <class... F>
+struct overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+overloaded(F...) -> overloaded<F...>;
+
+/// compute: kernels; communication: crosses ranks; ordering: Signal and Await.
+enum class OpKind : std::uint8_t { compute, communication, ordering };
+[[nodiscard]] OpKind kind_of(const Op& op);
+/// "matmul", "all_reduce", ...
+[[nodiscard]] std::string_view name_of(const Op& op);
+
+/// The one accounting of work. `flops` counts what the op executes (a causal attention counts only
+/// unmasked pairs; its backward 2.5 times the forward because probabilities are recomputed; softmax
+/// and other elementwise work count 0, as in METRICS convention for model FLOPs). `bytes_memory` is
+/// each operand once. `bytes_wire` is what crosses this rank's link under a ring algorithm:
+/// all-reduce 2(n-1)/n x S, all-gather and reduce-scatter (n-1)/n x the total.
+struct Work {
+  double flops{0}, bytes_memory{0}, bytes_wire{0};
+};
+[[nodiscard]] Work work(const Op& op);
+/// Single fields of `work`, cheap enough for the hot path.
+[[nodiscard]] double flops_of(const Op& op);
+[[nodiscard]] double bytes_wire_of(const Op& op);
+
+/// The one statement of access: what the op reads and what it writes, on this rank.
+struct Touches {
+  std::vector<Tensor> reads, writes;
+};
+[[nodiscard]] Touches touches(const Op& op);
+
+/// The group of a communication op, null for the others.
+[[nodiscard]] const Group* group_of(const Op& op);
+
+}  // namespace shardmark

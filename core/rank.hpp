@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/backend.hpp"
+#include "core/buffer.hpp"
+#include "core/mesh.hpp"
+#include "core/ops.hpp"
+#include "core/record.hpp"
+
+namespace shardmark {
+
+/// A scope path and the paths below it. Interned, so that recording an op copies one pointer.
+struct PathNode {
+  std::string path;
+  std::map<std::string, std::unique_ptr<PathNode>, std::less<>> children;
+};
+
+/// What a layer sees of the machine: memory, its place in the mesh, and one function to run ops.
+class Rank {
+ public:
+  /// `id` is the rank's coordinate in `mesh`. `sink`, if given, receives every op; both it and the
+  /// backend must outlive the Rank.
+  Rank(int id, const Mesh& mesh, Backend& backend, OpSink* sink = nullptr);
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  [[nodiscard]] int id() const { return id_; }
+  [[nodiscard]] const Mesh& mesh() const { return mesh_; }
+  [[nodiscard]] Group group(Axis axis) const { return mesh_.group(id_, axis); }
+  [[nodiscard]] Backend& backend() const { return backend_; }
+
+  /// A new contiguous buffer; its contents are unspecified. Not for timed regions.
+  [[nodiscard]] Buffer allocate(const Shape& shape, DType dtype, Category category);
+
+  /// The one seam: numbers the op, tells the sink, hands it to the backend. Use the functions of
+  /// core/functions.hpp, which check shapes and then call this.
+  void submit(const Op& op, Lane lane);
+  /// A fence that completes when `lane` has finished everything submitted so far.
+  [[nodiscard]] Fence signal(Lane lane);
+  /// Makes later ops on `lane` wait for `fence`.
+  void await(Fence fence, Lane lane);
+  /// Makes later ops on `waiting` wait for everything submitted so far to `lane`.
+  void order(Lane lane, Lane waiting) { await(signal(lane), waiting); }
+  /// Runs everything to its end.
+  void synchronize() { backend_.synchronize(); }
+
+  /// Adds a name to the path of ops submitted during its lifetime.
+  class Scope {
+   public:
+    Scope(Rank& rank, std::string_view name);
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    ~Scope() { rank_.path_ = parent_; }
+
+   private:
+    Rank& rank_;
+    PathNode* parent_;
+  };
+  [[nodiscard]] Scope scope(std::string_view name) { return Scope{*this, name}; }
+  [[nodiscard]] const std::string& path() const { return path_->path; }
+
+  /// Replaces the sink (null: none); earlier records stay with the old one.
+  void set_sink(OpSink* sink) { sink_ = sink; }
+
+ private:
+  friend class Buffer;
+  void release(const Tensor& tensor, Category category) noexcept;
+
+  int id_;
+  Mesh mesh_;
+  Backend& backend_;
+  OpSink* sink_;
+  std::uint32_t next_buffer_{1}, next_fence_{1}, next_seq_{0};
+  std::unique_ptr<PathNode> root_;
+  PathNode* path_;
+};
+
+}  // namespace shardmark

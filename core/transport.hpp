@@ -1,0 +1,132 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ops.hpp"
+
+namespace shardmark {
+
+/// Where a rank runs.
+struct Endpoint {
+  int rank{0};
+  std::string host;
+  std::int64_t pid{0};
+};
+
+/// How ranks wait for each other.
+struct WaitPolicy {
+  bool yield{false};        ///< give the core away after every fruitless look: ranks outnumber cores
+  double timeout_s{300.0};  ///< longest wait for one communication before PeerError
+};
+
+/// Moves bytes between ranks; one per rank, used from that rank's thread only. The narrow part that
+/// differs between threads, MPI, NCCL. Nothing here blocks except `exchange` and `connect`.
+class Transport {
+ public:
+  Transport(int rank, int size) : rank_{rank}, size_{size} {}
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+  virtual ~Transport() = default;
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+  /// "threads" or "mpi".
+  [[nodiscard]] virtual std::string_view name() const = 0;
+
+  /// Prepares communication of `group` (world ranks) on `lane`: one communicator per (group, lane).
+  /// Collective over the group's members, which call it in the same order; free when done before.
+  virtual void connect(const Group& group, Lane lane) = 0;
+  /// Starts a communication op on `lane`. At most one is in flight per lane, and the op's tensors
+  /// stay untouched until `test` says it is done. Group and lane must be connected.
+  virtual void start(const Op& op, Lane lane) = 0;
+  /// Moves the communication in flight on `lane` along; true once it is complete.
+  [[nodiscard]] virtual bool test(Lane lane) = 0;
+
+  /// Control plane, never inside a timed iteration: every rank of the world contributes the same
+  /// number of bytes and gets all contributions in rank order. Also a barrier. `idle` ranks (not
+  /// taking part in a measurement) sleep between looks so that they disturb nobody. Throws
+  /// PeerError when a peer dies or the time-out passes (idle waits have no time-out).
+  enum class Waiting : std::uint8_t { active, idle };
+  [[nodiscard]] std::vector<std::byte> exchange(std::span<const std::byte> mine,
+                                                Waiting waiting = Waiting::active);
+  void barrier(Waiting waiting = Waiting::active);
+  /// The largest of all ranks' values, on every rank; likewise minimum and sum.
+  [[nodiscard]] double maximum(double value);
+  [[nodiscard]] double minimum(double value);
+  [[nodiscard]] double sum(double value);
+  /// Every rank's value in rank order.
+  [[nodiscard]] std::vector<double> gather(double value);
+  /// Every rank's bytes in rank order; lengths may differ.
+  [[nodiscard]] std::vector<std::string> gather(const std::string& mine,
+                                                Waiting waiting = Waiting::active);
+  /// Rank 0's string, on every rank.
+  [[nodiscard]] std::string broadcast(const std::string& from_rank_0,
+                                      Waiting waiting = Waiting::active);
+
+  /// Where every rank runs, in rank order.
+  [[nodiscard]] virtual const std::vector<Endpoint>& endpoints() const = 0;
+  /// Names a peer that is known to be gone ("rank 2 (host a, pid 71) is gone"), or is empty. Looked
+  /// at a few times a second while waiting.
+  [[nodiscard]] virtual std::string find_dead_peer() = 0;
+  /// Ends the whole job with a non-zero exit code; used after an error that peers cannot see.
+  [[noreturn]] virtual void abort(int exit_code) = 0;
+
+  /// Bytes that the communication this rank started moves across its link (ring algorithm),
+  /// counted call by call as they are executed.
+  [[nodiscard]] double bytes_started() const { return bytes_started_; }
+
+  [[nodiscard]] const WaitPolicy& wait_policy() const { return wait_policy_; }
+  void set_wait_policy(const WaitPolicy& policy) { wait_policy_ = policy; }
+
+ protected:
+  virtual void start_exchange(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  [[nodiscard]] virtual bool test_exchange() = 0;
+  void count(const Op& op) { bytes_started_ += bytes_wire_of(op); }
+
+ private:
+  int rank_, size_;
+  WaitPolicy wait_policy_{};
+  double bytes_started_{0};
+};
+
+/// One wait: call `pause` after every fruitless look. Spins, yields or sleeps as the policy says,
+/// and now and then looks for dead peers and the time-out.
+class Waiter {
+ public:
+  explicit Waiter(Transport& transport, Transport::Waiting waiting = Transport::Waiting::active)
+      : transport_{transport}, waiting_{waiting}, yield_{transport.wait_policy().yield} {}
+
+  /// Begins a new wait: something moved.
+  void restart() {
+    looks_ = 0;
+    begin_ = {};
+  }
+  /// `what()` names what is waited for; only called for the error message. Throws PeerError.
+  template <class What>
+  void pause(const What& what) {
+    ++looks_;
+    if (waiting_ == Transport::Waiting::idle || yield_ || looks_ % looks_per_check == 0)
+      if (const std::string problem = rest(); !problem.empty()) fail(problem, what());
+  }
+
+ private:
+  static constexpr std::uint64_t looks_per_check = 4096;
+  /// Yields or sleeps; once per 250 ms looks for trouble and describes it.
+  [[nodiscard]] std::string rest();
+  [[noreturn]] void fail(const std::string& problem, const std::string& what) const;
+
+  using Clock = std::chrono::steady_clock;
+  Transport& transport_;
+  Transport::Waiting waiting_;
+  bool yield_;
+  std::uint64_t looks_{0};
+  Clock::time_point begin_{}, next_check_{};
+};
+
+}  // namespace shardmark

@@ -1,0 +1,66 @@
+# Finds what the machine has. Each optional feature ends as SHARDMARK_HAVE_<feature>, with the
+# reason for an absence in SHARDMARK_WHY_<feature> (printed by ShardmarkSummary).
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(OneDNN REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+
+# shardmark_feature(NAME found reason-when-absent)
+function(shardmark_feature name found why)
+  set(wanted ${SHARDMARK_ENABLE_${name}})
+  if(wanted STREQUAL "ON" AND NOT found)
+    message(FATAL_ERROR "SHARDMARK_ENABLE_${name}=ON, but ${why}")
+  endif()
+  if(found AND NOT wanted STREQUAL "OFF")
+    set(SHARDMARK_HAVE_${name} TRUE PARENT_SCOPE)
+  else()
+    set(SHARDMARK_HAVE_${name} FALSE PARENT_SCOPE)
+    if(wanted STREQUAL "OFF")
+      set(why "switched off by SHARDMARK_ENABLE_${name}=OFF")
+    endif()
+    set(SHARDMARK_WHY_${name} "${why}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+find_package(MPI QUIET COMPONENTS CXX)
+set(found ${MPI_CXX_FOUND})
+shardmark_feature(MPI "${found}" "no MPI was found (Debian: libmpich-dev)")
+
+find_package(fmt CONFIG QUIET)
+find_package(CLI11 CONFIG QUIET)
+find_package(nlohmann_json CONFIG QUIET)
+find_package(spdlog CONFIG QUIET)
+set(missing "")
+foreach(package IN ITEMS fmt CLI11 nlohmann_json spdlog)
+  if(NOT ${package}_FOUND)
+    list(APPEND missing ${package})
+  endif()
+endforeach()
+set(found TRUE)
+if(missing)
+  set(found FALSE)
+endif()
+list(JOIN missing " " missing)
+shardmark_feature(PROGRAMS ${found}
+  "${missing} not found (Debian: libfmt-dev libcli11-dev nlohmann-json3-dev libspdlog-dev)")
+
+find_package(ZLIB QUIET)
+set(found ${ZLIB_FOUND})
+shardmark_feature(ZLIB "${found}" "zlib not found (Debian: zlib1g-dev); traces are written uncompressed")
+
+find_package(GTest CONFIG QUIET)
+set(found ${GTest_FOUND})
+shardmark_feature(TESTS "${found}" "GoogleTest not found (Debian: libgtest-dev libgmock-dev)")
+
+find_package(benchmark CONFIG QUIET)
+set(found ${benchmark_FOUND})
+shardmark_feature(MICRO "${found}" "Google Benchmark not found (Debian: libbenchmark-dev)")
+
+find_path(SHARDMARK_NVTX_INCLUDE nvtx3/nvToolsExt.h
+  HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda /opt/cuda PATH_SUFFIXES include)
+set(found FALSE)
+if(SHARDMARK_NVTX_INCLUDE)
+  set(found TRUE)
+endif()
+shardmark_feature(NVTX ${found} "nvtx3/nvToolsExt.h not found (comes with the CUDA toolkit)")
