@@ -1,0 +1,102 @@
+#include "core/record/deadlock.hpp"
+
+#include "tests/record/recorded.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+namespace shardmark::test {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+const Mesh grid{{.dp = 2, .tp = 2}};
+
+/// tp and dp all-reduces, each on its own lane; `dp_first` swaps them where lanes are shared.
+void reduce_twice(Rank& rank, Lane tp_lane, Lane dp_lane, bool dp_first) {
+  const Buffer x = rank.allocate({4}, DType::f32, Category::activation);
+  for (const bool dp : {dp_first, !dp_first}) {
+    const Lane lane = dp ? dp_lane : tp_lane;
+    rank.order(Lane::compute, lane);
+    all_reduce(rank, x.tensor(), rank.group(dp ? Axis::dp : Axis::tp), lane);
+    rank.order(lane, Lane::compute);
+  }
+}
+
+TEST(Deadlock, EqualOrderFinishes) {
+  for (const bool dp_first : {false, true})
+    EXPECT_THAT(
+        find_deadlock(
+            Recorded(grid, [&](Rank& rank) { reduce_twice(rank, Lane::tp, Lane::dp, dp_first); })
+                .ops),
+        IsEmpty());
+}
+
+/// Ranks 0 and 3 begin with tp, 1 and 2 with dp: everyone waits for somebody else.
+void cyclic(Rank& rank) {
+  reduce_twice(rank, Lane::tp, Lane::dp, rank.id() == 1 || rank.id() == 2);
+}
+
+TEST(Deadlock, CyclicOrderIsCaughtAndExplained) {
+  const auto problems = find_deadlock(Recorded(grid, cyclic).ops);
+  EXPECT_THAT(problems, Contains("rank 0 lane tp is stuck at #2 - all_reduce: waits for tp[0,1], "
+                                 "not reached by rank 1"));
+  EXPECT_THAT(problems, Contains(HasSubstr("rank 1 lane dp is stuck at #2 - all_reduce: waits for "
+                                           "dp[1,3], not reached by rank 3")));
+  EXPECT_THAT(problems, Contains(HasSubstr("rank 0 lane compute is stuck at #4 - await: waits for "
+                                           "fence 2, signalled by #3 - signal on lane tp")));
+}
+
+/// On one lane a swap by one rank only changes who waits; by two opposite ranks it closes a cycle.
+TEST(Deadlock, OppositeSwapsOnASharedLaneAreCaught) {
+  const auto shared = [](std::initializer_list<int> swapping) {
+    return Recorded{grid, [swapping](Rank& rank) {
+                      reduce_twice(rank, Lane::tp, Lane::tp,
+                                   std::ranges::count(swapping, rank.id()) > 0);
+                    }};
+  };
+  EXPECT_THAT(find_deadlock(shared({}).ops), IsEmpty());
+  EXPECT_THAT(find_deadlock(shared({0}).ops), IsEmpty());
+  EXPECT_THAT(find_deadlock(shared({0, 3}).ops), Not(IsEmpty()));
+}
+
+TEST(Deadlock, DroppedCallIsCaught) {
+  Recorded recorded{grid, [](Rank& rank) { reduce_twice(rank, Lane::tp, Lane::dp, false); }};
+  recorded.ops[3].erase(recorded.ops[3].begin() + 2);
+  EXPECT_THAT(find_deadlock(recorded.ops), Contains(HasSubstr("tp[2,3], not reached by rank 3")));
+}
+
+TEST(Deadlock, AwaitWithoutSignalIsCaught) {
+  const Recorded recorded{Mesh{{}}, [](Rank& rank) { rank.await(Fence{9}, Lane::tp); }};
+  EXPECT_THAT(find_deadlock(recorded.ops),
+              ElementsAre("rank 0 lane tp is stuck at #0 - await: waits for fence 9, which nobody "
+                          "signals"));
+}
+
+/// A signal that itself waits for the awaiting lane.
+TEST(Deadlock, CycleOfFencesIsCaught) {
+  const Recorded recorded{Mesh{{}}, [](Rank& rank) {
+                            rank.await(Fence{1}, Lane::compute);
+                            rank.submit(Signal{Fence{2}}, Lane::compute);
+                            rank.await(Fence{2}, Lane::tp);
+                            rank.submit(Signal{Fence{1}}, Lane::tp);
+                          }};
+  EXPECT_EQ(find_deadlock(recorded.ops).size(), 2U);
+}
+
+TEST(Deadlock, MissingRanksAreNamed) {
+  const Recorded recorded{Mesh{{.tp = 3}}, [](Rank& rank) {
+                            const Buffer x = rank.allocate({4}, DType::f32, Category::weight);
+                            all_reduce(rank, x.tensor(), rank.group(Axis::tp), Lane::tp);
+                          }};
+  const std::vector<std::vector<OpRecord>> two{recorded.ops[0], recorded.ops[1]};
+  EXPECT_THAT(find_deadlock(two), Contains(HasSubstr("not reached by rank 2")));
+}
+
+}  // namespace
+}  // namespace shardmark::test
