@@ -1,0 +1,31 @@
+#pragma once
+
+#include "core/record.hpp"
+
+#include <utility>
+#include <vector>
+
+namespace shardmark {
+
+/// Forwards to several sinks in order; null ones are left out. The sinks must outlive it.
+class KernelFanout final : public KernelSink {
+ public:
+  explicit KernelFanout(std::vector<KernelSink*> sinks) : sinks_{std::move(sinks)} {
+    std::erase(sinks_, nullptr);
+  }
+
+  void on_begin(const OpRecord& record) override {
+    for (KernelSink* sink : sinks_) sink->on_begin(record);
+  }
+  void on_end(const OpRecord& record) override {
+    for (KernelSink* sink : sinks_) sink->on_end(record);
+  }
+  void on_kernel(const KernelRecord& record) override {
+    for (KernelSink* sink : sinks_) sink->on_kernel(record);
+  }
+
+ private:
+  std::vector<KernelSink*> sinks_;
+};
+
+}  // namespace shardmark
