@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/record.hpp"
+#include "core/types.hpp"
+#include "layers/check.hpp"
+#include "layers/recording.hpp"
+#include "layers/volume.hpp"
+
+namespace shardmark::bench {
+
+/// One configuration of a sweep. `layer.parallel.tp` is filled in per rank when it runs; here only
+/// its size counts.
+struct Case {
+  LayerConfig layer;
+  Phase phase{Phase::step};
+  std::string model;             ///< preset name or empty
+  std::int64_t vocab_unpadded{0};
+  std::string skip_reason;       ///< not empty: the row is `skipped`
+};
+
+/// Samples are the slowest rank's time of one iteration, in microseconds.
+struct TimeSummary {
+  double p50{0}, p10{0}, p95{0}, p99{0}, min{0}, max{0}, mean{0}, cv_pct{0};
+  int samples{0};
+};
+
+/// Where one window (barrier to barrier, one profiled iteration) went on one rank, microseconds.
+/// window = comp + exposed_comm + exposed_mem + idle + residual.
+struct TimeSplit {
+  double window_us{0}, comp_us{0}, comm_us{0}, mem_us{0}, exposed_comm_us{0}, exposed_mem_us{0},
+      overlapped_us{0}, idle_us{0}, residual_us{0};
+};
+
+/// The GEMM peak that the samples are compared with, TFLOP/s of one device.
+struct Peak {
+  double tflops{0};          ///< per rank, all ranks of the case at once
+  double alone_tflops{0};    ///< one rank while the others wait
+  std::string source;        ///< measured_gemm or user
+};
+
+/// Time per kernel name on one rank in the profiled iteration.
+struct KernelSummary {
+  int rank{0};
+  std::string op, name, path;  ///< op name, implementation, path of the op
+  std::string kind, lane;
+  int count{0};
+  double total_us{0}, flops{0}, bytes_memory{0}, bytes_wire{0};
+};
+
+enum class Status : std::uint8_t { ok, skipped, failed };
+
+/// Everything a row, a table line and the summaries are made of. On rank 0 it is complete.
+struct Result {
+  Case config;
+  Status status{Status::ok};
+  std::string reason;
+  int world_size{1};
+  bool replicated{false};       ///< --fill replicate filled the other ranks
+  TimeSummary time;             ///< unprofiled
+  int warmup{0}, inner_iterations{1};
+  TimeSplit split;              ///< of the rank with the largest window share of exposed comm
+  std::vector<TimeSplit> splits;///< per rank of the case
+  double profiled_us{0};        ///< median of the profiled iterations
+  double compute_only_us{0}, communication_only_us{0};  ///< medians of the baselines, 0 = not run
+  double comp_alone_us{0};      ///< kernel time of the compute-only baseline
+  double comm_alone_us{0};
+  double bytes_analytic{0}, bytes_observed{0};
+  double flops_model_causal{0}, flops_model_full{0};   ///< over all ranks of one replica
+  double flops_observed{0};     ///< executed by one rank (the first)
+  Peak peak;
+  CheckResult check;
+  CheckMode check_mode{CheckMode::reduced};
+  std::int64_t mem_peak_bytes{0}, mem_predicted_bytes{0};
+  bool oversubscribed{false};
+  std::string verdict, verdict_reason;
+  std::vector<KernelSummary> kernels;
+  std::vector<VolumeLine> volume;
+
+  // Derived rates; formulas in results/README.md.
+  [[nodiscard]] int tp() const { return config.layer.parallel.tp.size; }
+  [[nodiscard]] double tflops_per_device() const;
+  [[nodiscard]] double mfu_causal_pct() const;
+  [[nodiscard]] double mfu_full_pct() const;
+  [[nodiscard]] double hfu_pct() const;
+  [[nodiscard]] double algbw_GBps() const;
+  [[nodiscard]] double overlap_pct() const;
+  [[nodiscard]] double exposed_comm_pct() const;
+  [[nodiscard]] double comp_tax_pct() const;
+  [[nodiscard]] double comm_tax_pct() const;
+  [[nodiscard]] double profiler_overhead_pct() const;
+};
+
+/// One rank's records of the profiled iteration, for the timeline. Times are relative to the
+/// window's start on that rank (the barrier), so ranks line up.
+struct RankTrace {
+  struct Interval {
+    std::string name, op, path, dtype;  ///< implementation, op, path of the op
+    Lane lane{Lane::compute};
+    OpKind kind{OpKind::compute};
+    std::uint32_t op_seq{0};
+    double start_us{0}, end_us{0}, flops{0}, bytes_wire{0};
+    std::string group;              ///< "tp[0,1]" for communication
+    int group_size{1};
+    std::int64_t elements{0};
+  };
+  int rank{0};
+  double window_us{0};
+  std::vector<Interval> intervals;
+};
+
+}  // namespace shardmark::bench

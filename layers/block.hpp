@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+
+#include "layers/attention.hpp"
+#include "layers/mlp.hpp"
+#include "layers/norm.hpp"
+
+namespace shardmark {
+
+/// A norm over the hidden width of a model.
+[[nodiscard]] NormLayer::Config norm_config(const LayerConfig& config, std::string name);
+
+/// Pre-norm transformer block on x_TD:
+///   x1 = x + attention(norm1(x)),  y = x1 + mlp(norm2(x1)).
+/// Without sequence parallelism 2 all-reduces forward and 2 backward; with it 2 all-gathers and 2
+/// reduce-scatters forward, the same backward plus 2 all-gathers to re-gather the linears' inputs
+/// (unless they are kept).
+class TransformerBlock {
+ public:
+  struct State {
+    NormLayer::State norm1, norm2;
+    AttentionLayer::State attention;
+    Mlp::State mlp;
+    Buffer x1, y, dx1, dx;
+  };
+  TransformerBlock(Rank& rank, const LayerConfig& config, std::string name, TokenScratch& scratch);
+  [[nodiscard]] State make_state(Rank& rank) const;
+  Tensor forward(Rank& rank, State& state, const Tensor& x) const;
+  Tensor backward(Rank& rank, State& state, const Tensor& dy, Part part) const;
+  void list_weights(NamedTensors& into) const;
+  void list_state(const State& state, NamedTensors& into) const;
+
+ private:
+  LayerConfig config_;
+  std::string name_;
+  NormLayer norm1_, norm2_;
+  AttentionLayer attention_;
+  Mlp mlp_;
+};
+
+}  // namespace shardmark

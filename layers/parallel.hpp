@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/functions.hpp"
+#include "layers/named_tensor.hpp"
+
+namespace shardmark {
+
+/// How the layers of one model are split and overlapped.
+///
+/// Sequence parallelism: outside of the linears a rank holds only its share of the tokens. The
+/// share is block-cyclic: the T tokens are cut into `chunks` equal chunks and each rank owns its
+/// 1/tp of every chunk. So a chunk's all-gather or reduce-scatter is one contiguous piece of both
+/// the full and the local tensor, and every buffer keeps the natural token order. With chunks = 1
+/// this is the usual contiguous split.
+///
+/// Overlap: communication of one chunk runs on the tp lane behind the matmul of the next; without
+/// it there is one chunk and the compute lane waits for each communication at once.
+struct Parallel {
+  Group tp{};
+  bool sequence_parallel{false};
+  bool overlap{false};
+  int chunks{1};              ///< token chunks; 1 unless overlap
+  bool keep_gathered{false};  ///< SP: keep the gathered input for backward instead of re-gathering
+
+  [[nodiscard]] std::int64_t local_tokens(std::int64_t tokens) const {
+    return sequence_parallel ? tokens / tp.size : tokens;
+  }
+};
+
+/// A layer's part of a backward pass. Zero-bubble schedules run `input` and `weight` apart;
+/// otherwise `both` lets the weight gradient hide the input gradient's communication.
+enum class Part : std::uint8_t { input, weight, both };
+[[nodiscard]] constexpr bool has_input(Part part) { return part != Part::weight; }
+[[nodiscard]] constexpr bool has_weight(Part part) { return part != Part::input; }
+
+/// The input-gradient half of a layer's backward pass; the layer keeps what the other half needs.
+template <class Layer>
+Tensor backward_input(Rank& rank, const Layer& layer, typename Layer::State& state,
+                      const Tensor& dy) {
+  return layer.backward(rank, state, dy, Part::input);
+}
+/// The weight-gradient half; comes after backward_input of the same state.
+template <class Layer>
+void backward_weight(Rank& rank, const Layer& layer, typename Layer::State& state) {
+  (void)layer.backward(rank, state, Tensor{}, Part::weight);
+}
+
+/// Two buffers of all tokens that the layers of a rank share under sequence parallelism: one for
+/// gathered tensors, one for partial sums. Each is in use only within one layer call, so re-gather
+/// needs no memory per layer.
+struct TokenScratch {
+  Buffer gathered, partial;
+};
+[[nodiscard]] TokenScratch make_token_scratch(Rank& rank, const Parallel& parallel,
+                                              const Shape& full, DType dtype);
+
+/// Chunk `chunk` of a tensor that holds all tokens or, equally, of one that holds the local share.
+[[nodiscard]] Tensor token_chunk(const Parallel& parallel, const Tensor& x, int chunk);
+
+/// SP: all-gathers chunk `chunk` of x_local into x_full on the tp lane. The fence says it is there.
+[[nodiscard]] Fence gather_chunk(Rank& rank, const Parallel& parallel, const Tensor& x_local,
+                                 const Tensor& x_full, int chunk);
+/// All chunks at once; fences in chunk order.
+[[nodiscard]] std::vector<Fence> gather_tokens(Rank& rank, const Parallel& parallel,
+                                               const Tensor& x_local, const Tensor& x_full);
+/// Sums chunk `chunk` of the ranks' partial results on the tp lane after the compute lane has made
+/// it. SP: reduce-scatter into out_local. Otherwise all-reduce in place (out_local is partial).
+[[nodiscard]] Fence reduce_chunk(Rank& rank, const Parallel& parallel, const Tensor& partial,
+                                 const Tensor& out_local, int chunk);
+/// Makes the compute lane wait now if nothing may overlap; otherwise the caller awaits later.
+void await_unless_overlap(Rank& rank, const Parallel& parallel, Fence fence);
+
+/// A tensor of per-token rows as the ranks hold it: the whole of it, or a sequence part under SP.
+[[nodiscard]] NamedTensor token_tensor(const Parallel& parallel, std::string name,
+                                       const Tensor& local, std::int64_t tokens, Role role,
+                                       std::string formula = {}, Init init = {});
+/// A tensor of all tokens whose columns are the parts' shares.
+[[nodiscard]] NamedTensor column_tensor(std::string name, const Tensor& tensor, Role role,
+                                        std::vector<ShardPart> parts, std::string formula = {});
+
+}  // namespace shardmark

@@ -1,0 +1,191 @@
+#include "layers/program.hpp"
+
+#include <cmath>
+
+#include "layers/model.hpp"
+
+namespace shardmark {
+namespace {
+
+/// How a block's input x and output gradient are held: tokens split by SP, columns split over tp, or
+/// everything on every rank.
+enum class Held : std::uint8_t { token_share, column_share, whole };
+struct Boundary {
+  std::int64_t width{0};
+  Held held{Held::token_share};
+};
+
+/// Runs any layer with forward(rank, state, x) and backward(rank, state, dy, part) between an input
+/// and an output gradient of its own.
+template <class Layer>
+class BlockProgram final : public LayerProgram {
+ public:
+  template <class Make>
+  BlockProgram(Rank& rank, const LayerConfig& config, const Boundary& in, const Boundary& out,
+               const Make& make)
+      : rank_{rank},
+        config_{config},
+        in_{in},
+        out_{out},
+        scratch_{std::make_unique<TokenScratch>(make_token_scratch(
+            rank, config.parallel, {config.shape.tokens(), config.shape.hidden}, config.dtype))},
+        layer_{make(*scratch_)},
+        state_{layer_.make_state(rank)},
+        x_{allocate(in)},
+        dy_{allocate(out)} {}
+
+  void forward() override { y_ = layer_.forward(rank_, state_, x_.tensor()); }
+  void backward(Part part) override {
+    (void)layer_.backward(rank_, state_, dy_.tensor(), part);
+  }
+
+  NamedTensors tensors() const override {
+    NamedTensors list;
+    const bool attention = config_.block == BlockKind::attention;
+    const ExactRule rule = attention ? ExactRule::positions : ExactRule::sparse;
+    // Sparse inputs have about half of their elements non-zero, whatever the number of tokens.
+    const Init x_init{0, 1, rule, 1, 0.5 * static_cast<double>(config_.shape.tokens()),
+                      config_.shape.seq};
+    list.push_back(boundary("x", x_.tensor(), in_, x_init));
+    layer_.list_weights(list);
+    layer_.list_state(state_, list);
+    list.push_back(boundary("y_grad", dy_.tensor(), out_, Init{0, 1, ExactRule::gradient_rows}));
+    return list;
+  }
+
+ private:
+  [[nodiscard]] Buffer allocate(const Boundary& boundary) const {
+    const std::int64_t tokens = config_.shape.tokens();
+    const std::int64_t rows = boundary.held == Held::token_share
+                                  ? config_.parallel.local_tokens(tokens)
+                                  : tokens;
+    const std::int64_t cols = boundary.held == Held::column_share
+                                  ? boundary.width / config_.parallel.tp.size
+                                  : boundary.width;
+    return rank_.allocate({rows, cols}, config_.dtype, Category::activation);
+  }
+  [[nodiscard]] NamedTensor boundary(const char* name, const Tensor& tensor,
+                                     const Boundary& boundary, const Init& init) const {
+    const std::int64_t tokens = config_.shape.tokens();
+    if (boundary.held == Held::token_share)
+      return token_tensor(config_.parallel, name, tensor, tokens, Role::input, "", init);
+    if (boundary.held == Held::whole) return replicated(name, tensor, Role::input, "", init);
+    const std::int64_t count = tensor.cols();
+    ShardPart part{name, {tokens, boundary.width}, 0, config_.parallel.tp.position * count, count,
+                   init};
+    return column_tensor(name, tensor, Role::input, {std::move(part)});
+  }
+
+  Rank& rank_;
+  LayerConfig config_;
+  Boundary in_, out_;
+  std::unique_ptr<TokenScratch> scratch_;
+  Layer layer_;
+  typename Layer::State state_;
+  Buffer x_, dy_;
+  Tensor y_;
+};
+
+class ModelProgram final : public LayerProgram {
+ public:
+  ModelProgram(Rank& rank, const LayerConfig& config)
+      : rank_{rank},
+        scratch_{std::make_unique<TokenScratch>(make_token_scratch(
+            rank, config.parallel, {config.shape.tokens(), config.shape.hidden}, config.dtype))},
+        model_{rank, config, *scratch_},
+        state_{model_.make_state(rank)} {}
+  void forward() override { (void)model_.forward(rank_, state_); }
+  void backward(Part part) override { model_.backward(rank_, state_, part); }
+  NamedTensors tensors() const override {
+    NamedTensors list;
+    model_.list_weights(list);
+    model_.list_state(state_, list);
+    return list;
+  }
+
+ private:
+  Rank& rank_;
+  std::unique_ptr<TokenScratch> scratch_;
+  Model model_;
+  Model::State state_;
+};
+
+ColumnParallelLinear::Config column_config(const LayerConfig& config) {
+  const ModelShape& shape = config.shape;
+  const std::int64_t count = shape.ffn / config.parallel.tp.size;
+  const double scale = std::sqrt(3.0 / static_cast<double>(shape.hidden));
+  ColumnParallelLinear::Config linear{.name = "linear",
+                                      .parallel = config.parallel,
+                                      .dtype = config.dtype,
+                                      .tokens = shape.tokens(),
+                                      .in = shape.hidden,
+                                      .bias = shape.biases,
+                                      .gather_output = config.gather_output};
+  linear.parts = {{"",
+                   {shape.hidden, shape.ffn},
+                   0,
+                   config.parallel.tp.position * count,
+                   count,
+                   Init{0, scale, ExactRule::sparse}}};
+  return linear;
+}
+
+RowParallelLinear::Config row_config(const LayerConfig& config) {
+  const ModelShape& shape = config.shape;
+  const std::int64_t count = shape.ffn / config.parallel.tp.size;
+  const double scale = std::sqrt(3.0 / static_cast<double>(shape.ffn));
+  return {.name = "linear",
+          .parallel = config.parallel,
+          .dtype = config.dtype,
+          .tokens = shape.tokens(),
+          .out = shape.hidden,
+          .global_in = shape.ffn,
+          .first = config.parallel.tp.position * count,
+          .in = count,
+          .init = Init{0, scale, ExactRule::sparse},
+          .bias = shape.biases};
+}
+
+}  // namespace
+
+std::unique_ptr<LayerProgram> make_program(Rank& rank, const LayerConfig& config) {
+  check_divisible(config);
+  const Boundary hidden{config.shape.hidden, Held::token_share};
+  const Boundary split{config.shape.ffn, Held::column_share};
+  const Boundary whole{config.shape.ffn, Held::whole};
+  switch (config.block) {
+    case BlockKind::linear_column:
+      return std::make_unique<BlockProgram<ColumnParallelLinear>>(
+          rank, config, hidden, config.gather_output ? whole : split, [&](TokenScratch& scratch) {
+            return ColumnParallelLinear{rank, column_config(config), scratch};
+          });
+    case BlockKind::linear_row:
+      return std::make_unique<BlockProgram<RowParallelLinear>>(
+          rank, config, split, hidden, [&](TokenScratch& scratch) {
+            return RowParallelLinear{rank, row_config(config), scratch};
+          });
+    case BlockKind::mlp:
+      return std::make_unique<BlockProgram<Mlp>>(
+          rank, config, hidden, hidden,
+          [&](TokenScratch& scratch) { return Mlp{rank, config, scratch}; });
+    case BlockKind::attention:
+      return std::make_unique<BlockProgram<AttentionLayer>>(
+          rank, config, hidden, hidden,
+          [&](TokenScratch& scratch) { return AttentionLayer{rank, config, scratch}; });
+    case BlockKind::block:
+      return std::make_unique<BlockProgram<TransformerBlock>>(
+          rank, config, hidden, hidden,
+          [&](TokenScratch& scratch) { return TransformerBlock{rank, config, "block0", scratch}; });
+    case BlockKind::model:
+      return std::make_unique<ModelProgram>(rank, config);
+  }
+  return nullptr;
+}
+
+void initialize(Rank& rank, const LayerProgram& program, const Values& values) {
+  for (const NamedTensor& named : program.tensors())
+    if (named.role == Role::weight || named.role == Role::input)
+      write_values(rank.backend(), named, values);
+}
+
+}  // namespace shardmark

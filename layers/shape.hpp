@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/ops.hpp"
+#include "layers/parallel.hpp"
+
+namespace shardmark {
+
+enum class MlpKind : std::uint8_t { gelu, swiglu };
+enum class Positions : std::uint8_t { none, rotary, learned };
+[[nodiscard]] std::string_view name_of(MlpKind kind);
+[[nodiscard]] std::string_view name_of(NormKind kind);
+[[nodiscard]] std::string_view name_of(GeluKind kind);
+[[nodiscard]] std::string_view name_of(Positions positions);
+
+/// Global sizes and variants of a transformer; what a model preset fills in. Independent of how it
+/// is split.
+struct ModelShape {
+  std::int64_t hidden{1024}, heads{8}, kv_heads{8}, head_dim{128}, ffn{4096}, layers{1};
+  std::int64_t vocab{51200}, seq{1024}, batch{1};
+  MlpKind mlp{MlpKind::gelu};
+  GeluKind gelu{GeluKind::erf};
+  NormKind norm{NormKind::layer};
+  float norm_epsilon{1e-5F};
+  Positions positions{Positions::none};
+  float rope_theta{10000.0F};
+  bool biases{true};
+  bool causal{true};
+
+  [[nodiscard]] std::int64_t tokens() const { return batch * seq; }
+  [[nodiscard]] std::int64_t query_width() const { return heads * head_dim; }
+  [[nodiscard]] std::int64_t kv_width() const { return kv_heads * head_dim; }
+  /// Column matrices in front of the activation: gate and up for SwiGLU.
+  [[nodiscard]] std::int64_t mlp_inputs() const { return mlp == MlpKind::swiglu ? 2 : 1; }
+};
+
+/// What shardmark-tp runs.
+enum class BlockKind : std::uint8_t { linear_column, linear_row, mlp, attention, block, model };
+[[nodiscard]] std::string_view name_of(BlockKind kind);
+
+/// How a block is run on one rank.
+struct LayerConfig {
+  BlockKind block{BlockKind::block};
+  ModelShape shape;
+  Parallel parallel;
+  DType dtype{DType::f32};
+  bool gather_output{true};  ///< linear_column only: all columns on every rank
+};
+
+/// Throws InputError if `shape` cannot be split this way: it names the value, the rule, and the
+/// nearest values that work (METRICS rules: heads, kv_heads, ffn, vocab by tp; seq by tp under SP).
+void check_divisible(const LayerConfig& config);
+/// The largest number of token chunks <= wanted that divides the rank's share of tokens evenly.
+[[nodiscard]] int usable_chunks(std::int64_t tokens, int tp, bool sequence_parallel, int wanted);
+
+}  // namespace shardmark

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "layers/recording.hpp"
+
+namespace shardmark {
+
+/// One line of communication: what it is for, its bytes across one rank's link per iteration under
+/// a ring algorithm, and the formula with numbers a reader can redo.
+struct VolumeLine {
+  std::string what, formula;
+  double bytes{0};
+};
+/// Closed-form communication of one iteration on the rank `config.parallel.tp.position`; written
+/// from the formulas (Korthikanti et al., arXiv 2205.05198, plus re-gather), not from the op list,
+/// so that the two can be compared. t = tp, S = tokens x hidden x bytes per element.
+[[nodiscard]] std::vector<VolumeLine> communication_volume(const LayerConfig& config, Phase phase);
+[[nodiscard]] double total_bytes(const std::vector<VolumeLine>& lines);
+
+/// Model FLOPs of one iteration over all ranks, recomputation excluded, backward = 2 x forward:
+/// projections 2Th(2q + 2kv) + MLP 2c Th ffn (c = 2, SwiGLU 3) + attention a T s q with a = 4 for
+/// `full` and exactly 2(s+1)/s for `causal`; logits 2ThV once per model.
+struct ModelFlops {
+  double causal{0}, full{0};
+};
+[[nodiscard]] ModelFlops model_flops(const LayerConfig& config, Phase phase);
+
+/// Parameters of the matrices one rank multiplies with.
+[[nodiscard]] double matmul_parameters(const LayerConfig& config);
+
+}  // namespace shardmark
