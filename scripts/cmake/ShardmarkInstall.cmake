@@ -1,0 +1,26 @@
+# cmake --install: headers, static libraries, programs, and a package for find_package(shardmark).
+include(CMakePackageConfigHelpers)
+set(shardmark_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/shardmark)
+
+foreach(library IN ITEMS core layers profiler)
+  install(TARGETS shardmark_${library} EXPORT shardmarkTargets)
+  install(DIRECTORY ${library} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardmark
+    FILES_MATCHING PATTERN "*.hpp" PATTERN "*_internal.hpp" EXCLUDE)
+endforeach()
+install(EXPORT shardmarkTargets NAMESPACE shardmark:: DESTINATION ${shardmark_package_dir})
+
+configure_package_config_file(${PROJECT_SOURCE_DIR}/scripts/cmake/shardmarkConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/shardmarkConfig.cmake INSTALL_DESTINATION ${shardmark_package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/shardmarkConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES
+  ${PROJECT_BINARY_DIR}/shardmarkConfig.cmake
+  ${PROJECT_BINARY_DIR}/shardmarkConfigVersion.cmake
+  ${PROJECT_SOURCE_DIR}/scripts/cmake/FindOneDNN.cmake
+  DESTINATION ${shardmark_package_dir})
+
+get_property(shardmark_programs DIRECTORY bench PROPERTY BUILDSYSTEM_TARGETS)
+list(FILTER shardmark_programs INCLUDE REGEX "^shardmark-")
+if(shardmark_programs)
+  install(TARGETS ${shardmark_programs})
+endif()
