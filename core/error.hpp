@@ -31,6 +31,12 @@ class PeerError : public Error {
   using Error::Error;
 };
 
+/// The PeerError of the rank that waited too long; the others only learn that it gave up.
+class TimeoutError : public PeerError {
+ public:
+  using PeerError::PeerError;
+};
+
 /// Streams every argument into one string: `message("hidden ", 1000, " ...")`.
 template <class... Parts>
 [[nodiscard]] std::string message(const Parts&... parts) {

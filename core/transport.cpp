@@ -1,13 +1,13 @@
 #include "core/transport.hpp"
 
+#include "core/error.hpp"
+
 #include <sched.h>
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <thread>
-
-#include "core/error.hpp"
 
 namespace shardmark {
 
@@ -57,6 +57,13 @@ std::string Transport::broadcast(const std::string& from_rank_0, Waiting waiting
   return gather(rank_ == 0 ? from_rank_0 : std::string{}, waiting).front();
 }
 
+std::string Waiter::describe_timeout(double timeout_s) {
+  timed_out_ = true;
+  const std::string silent = transport_.give_up();
+  return message("no answer for ", timeout_s, " s (--timeout)",
+                 silent.empty() ? "" : "; no sign of life from ", silent);
+}
+
 std::string Waiter::rest() {
   if (waiting_ == Transport::Waiting::idle)
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
@@ -70,16 +77,25 @@ std::string Waiter::rest() {
   }
   if (now < next_check_) return {};
   next_check_ = now + std::chrono::milliseconds{250};
-  if (std::string dead = transport_.find_dead_peer(); !dead.empty()) return dead;
+  // A peer may do its part and then end between our look and this check: believe it dead only if
+  // another 250 ms of looking changed nothing.
+  if (std::string dead = transport_.find_dead_peer(); !dead.empty()) {
+    if (suspicious_) return dead;
+    suspicious_ = true;
+    return {};
+  }
   const double waited_s = std::chrono::duration<double>(now - begin_).count();
   const double timeout_s = transport_.wait_policy().timeout_s;
   if (waiting_ == Transport::Waiting::active && waited_s > timeout_s)
-    return message("no answer for ", timeout_s, " s (--timeout)");
+    return describe_timeout(timeout_s);
   return {};
 }
 
 void Waiter::fail(const std::string& problem, const std::string& what) const {
-  throw PeerError{message("rank ", transport_.rank(), ": ", problem, " while waiting for ", what)};
+  transport_.withdraw();
+  const std::string text = message(problem, " while waiting for ", what);
+  if (timed_out_) throw TimeoutError{text};
+  throw PeerError{text};
 }
 
 }  // namespace shardmark

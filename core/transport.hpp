@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/ops.hpp"
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -7,8 +9,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "core/ops.hpp"
 
 namespace shardmark {
 
@@ -21,7 +21,7 @@ struct Endpoint {
 
 /// How ranks wait for each other.
 struct WaitPolicy {
-  bool yield{false};        ///< give the core away after every fruitless look: ranks outnumber cores
+  bool yield{false};  ///< give the core away after every fruitless look: ranks outnumber cores
   double timeout_s{300.0};  ///< longest wait for one communication before PeerError
 };
 
@@ -74,6 +74,14 @@ class Transport {
   /// Names a peer that is known to be gone ("rank 2 (host a, pid 71) is gone"), or is empty. Looked
   /// at a few times a second while waiting.
   [[nodiscard]] virtual std::string find_dead_peer() = 0;
+  /// Tells the other ranks that this one waited too long, gives those that wait themselves a second
+  /// to react (they see it in find_dead_peer), and names the ones that did not: "rank 1 (host a,
+  /// pid 71)". Empty if all reacted.
+  [[nodiscard]] virtual std::string give_up() = 0;
+  /// After an error: gives up whatever is in flight, so that its tensors may be freed although
+  /// peers run on. Nothing may be started afterwards. Where that cannot be done (MPI) it does
+  /// nothing, and the caller must end the job.
+  virtual void withdraw() noexcept {}
   /// Ends the whole job with a non-zero exit code; used after an error that peers cannot see.
   [[noreturn]] virtual void abort(int exit_code) = 0;
 
@@ -106,6 +114,7 @@ class Waiter {
   void restart() {
     looks_ = 0;
     begin_ = {};
+    suspicious_ = false;
   }
   /// `what()` names what is waited for; only called for the error message. Throws PeerError.
   template <class What>
@@ -119,12 +128,15 @@ class Waiter {
   static constexpr std::uint64_t looks_per_check = 4096;
   /// Yields or sleeps; once per 250 ms looks for trouble and describes it.
   [[nodiscard]] std::string rest();
+  [[nodiscard]] std::string describe_timeout(double timeout_s);
   [[noreturn]] void fail(const std::string& problem, const std::string& what) const;
 
   using Clock = std::chrono::steady_clock;
   Transport& transport_;
   Transport::Waiting waiting_;
   bool yield_;
+  bool timed_out_{false};
+  bool suspicious_{false};  ///< a peer looked dead at the previous check
   std::uint64_t looks_{0};
   Clock::time_point begin_{}, next_check_{};
 };

@@ -57,6 +57,7 @@ void CpuBackend::synchronize() {
     try {
       drain();
     } catch (...) {
+      transport_.withdraw();
       clear();
       throw;
     }

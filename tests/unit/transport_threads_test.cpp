@@ -1,0 +1,140 @@
+#include "core/cpu/transport_threads.hpp"
+
+#include "core/error.hpp"
+#include "core/launch.hpp"
+#include "tests/support/transport_conformance.hpp"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <thread>
+
+namespace shardmark {
+namespace {
+
+using conformance::Check;
+using testing::HasSubstr;
+
+class Conformance : public testing::TestWithParam<std::tuple<int, Check>> {};
+
+TEST_P(Conformance, Holds) {
+  const auto& [ranks, check] = GetParam();
+  run_threads(ranks, check.run);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, Conformance,
+                         testing::Combine(testing::Values(1, 2, 3, 4, 8),
+                                          testing::ValuesIn(conformance::checks)),
+                         [](const auto& param) {
+                           return std::string{std::get<1>(param.param).name} + "_" +
+                                  std::to_string(std::get<0>(param.param));
+                         });
+
+/// The error that run_threads rethrows, as text.
+template <class Kind = Error>
+std::string error_of(int ranks, const RankBody& body) {
+  try {
+    run_threads(ranks, body);
+  } catch (const Kind& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(ThreadTransport, MismatchedCallsNameBothRanks) {
+  const std::string text = error_of(3, [](Transport& transport) {
+    const Group group = conformance::world_of(transport);
+    transport.connect(group, Lane::tp);
+    conformance::Data x{DType::f32, transport.rank() == 2 ? 8 : 4};
+    conformance::communicate(transport, AllReduce{x.tensor(), group, Reduction::sum}, Lane::tp);
+  });
+  EXPECT_THAT(text, HasSubstr("rank 2 called all_reduce of 8 x f32 where rank 0 called all_reduce "
+                              "of 4 x f32 on tp[0,1,2]"));
+}
+
+TEST(ThreadTransport, DifferentOpsAreAMismatch) {
+  const std::string text = error_of(2, [](Transport& transport) {
+    const Group group = conformance::world_of(transport);
+    transport.connect(group, Lane::tp);
+    conformance::Data x{DType::f32, 4};
+    conformance::Data y{DType::f32, 8};
+    if (transport.rank() == 0)
+      conformance::communicate(transport, AllReduce{x.tensor(), group, Reduction::max}, Lane::tp);
+    else
+      conformance::communicate(transport, AllGather{x.tensor(), y.tensor(), group}, Lane::tp);
+  });
+  EXPECT_THAT(text, HasSubstr("rank 1 called all_gather of 4 x f32 where rank 0 called all_reduce "
+                              "(max) of 4 x f32"));
+}
+
+TEST(ThreadTransport, UnconnectedGroupIsAnError) {
+  EXPECT_THAT(error_of(1,
+                       [](Transport& transport) {
+                         conformance::Data x{DType::f32, 4};
+                         const Group group = conformance::world_of(transport);
+                         transport.start(AllReduce{x.tensor(), group, Reduction::sum}, Lane::cp);
+                       }),
+              HasSubstr("tp[0] is not connected on lane cp"));
+}
+
+TEST(RunThreads, RethrowsTheCauseNotItsConsequences) {
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(error_of<InputError>(4,
+                                 [](Transport& transport) {
+                                   if (transport.rank() == 2) throw InputError{"no such model"};
+                                   transport.barrier();
+                                 }),
+            "no such model");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{3});
+}
+
+TEST(RunThreads, SurvivorsNameTheFailedRank) {
+  std::string seen;
+  EXPECT_EQ(error_of(2,
+                     [&](Transport& transport) {
+                       if (transport.rank() == 1) throw Error{"out of cheese"};
+                       try {
+                         transport.barrier();
+                       } catch (const PeerError& error) {
+                         seen = error.what();
+                         throw;
+                       }
+                     }),
+            "out of cheese");
+  EXPECT_THAT(seen, HasSubstr("rank 1 failed: out of cheese while waiting for"));
+}
+
+TEST(RunThreads, ARankThatEndsEarlyFailsTheOthers) {
+  EXPECT_THAT(error_of<PeerError>(2,
+                                  [](Transport& transport) {
+                                    if (transport.rank() == 0) transport.barrier();
+                                  }),
+              HasSubstr("rank 1 has ended"));
+}
+
+TEST(RunThreads, TimeoutNamesTheSilentRank) {
+  const std::string text = error_of<TimeoutError>(3, [](Transport& transport) {
+    transport.set_wait_policy({.yield = true, .timeout_s = 0.3});
+    if (transport.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds{2500});
+    transport.barrier();
+  });
+  EXPECT_THAT(text,
+              HasSubstr("no answer for 0.3 s (--timeout); no sign of life from rank 1 while"));
+}
+
+TEST(RunThreadsDeathTest, ARankThatHangsDoesNotKeepTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(run_threads(2,
+                          [](Transport& transport) {
+                            if (transport.rank() == 0) throw InputError{"tp 3 is too many"};
+                            for (;;) std::this_thread::sleep_for(std::chrono::seconds{1});
+                          }),
+              testing::ExitedWithCode(2), "shardmark: rank 0 .*: tp 3 is too many");
+}
+
+TEST(RunThreads, RefusesNoRanks) {
+  EXPECT_THROW(run_threads(0, [](Transport&) {}), InputError);
+}
+
+}  // namespace
+}  // namespace shardmark
