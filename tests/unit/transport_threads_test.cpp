@@ -115,7 +115,7 @@ TEST(RunThreads, ARankThatEndsEarlyFailsTheOthers) {
 TEST(RunThreads, TimeoutNamesTheSilentRank) {
   const std::string text = error_of<TimeoutError>(3, [](Transport& transport) {
     transport.set_wait_policy({.yield = true, .timeout_s = 0.3});
-    if (transport.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds{2500});
+    if (transport.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds{1700});
     transport.barrier();
   });
   EXPECT_THAT(text,
