@@ -43,7 +43,7 @@ bool can_hold_nan(const Tensor& tensor) { return tensor.dtype != DType::i32 && t
 
 void FilterBackend::execute(const OpRecord& record) {
   const OpKind kind = kind_of(record.op);
-  if (kind == keep_ || kind == OpKind::ordering) inner().execute(record);
+  if (!keep_ || kind == *keep_ || kind == OpKind::ordering) inner().execute(record);
 }
 
 void NanCheckBackend::execute(const OpRecord& record) {

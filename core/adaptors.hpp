@@ -6,6 +6,7 @@
 #include "core/backend.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace shardmark {
@@ -37,11 +38,14 @@ class BackendAdaptor : public Backend {
 /// as they were. Gives the compute-only and communication-only baselines of a program.
 class FilterBackend final : public BackendAdaptor {
  public:
-  FilterBackend(Backend& inner, OpKind keep) : BackendAdaptor{inner}, keep_{keep} {}
+  FilterBackend(Backend& inner, std::optional<OpKind> keep)
+      : BackendAdaptor{inner}, keep_{keep} {}
+  /// From now on; nothing means every op passes. Not while ops are queued.
+  void set_keep(std::optional<OpKind> keep) { keep_ = keep; }
   void execute(const OpRecord& record) override;
 
  private:
-  OpKind keep_;
+  std::optional<OpKind> keep_;
 };
 
 /// Runs every op to its end and looks at what it wrote: throws Error naming rank, op path, op,

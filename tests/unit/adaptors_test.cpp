@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 
 namespace shardmark::test {
 namespace {
@@ -104,7 +105,7 @@ void compute_and_communicate(Rank& rank) {
 }
 
 TEST(FilterBackend, KeepsOneKindAndTheOrder) {
-  const auto kept = [](OpKind kind) {
+  const auto kept = [](std::optional<OpKind> kind) {
     FakeBackend fake;
     FilterBackend filter{fake, kind};
     Rank rank{0, two_ranks, filter};
@@ -113,6 +114,7 @@ TEST(FilterBackend, KeepsOneKindAndTheOrder) {
   };
   EXPECT_THAT(kept(OpKind::compute), ElementsAre("fill", "signal", "await"));
   EXPECT_THAT(kept(OpKind::communication), ElementsAre("signal", "await", "all_reduce"));
+  EXPECT_THAT(kept(std::nullopt), ElementsAre("fill", "signal", "await", "all_reduce"));
 }
 
 struct NanChecked {
