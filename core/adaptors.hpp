@@ -38,8 +38,7 @@ class BackendAdaptor : public Backend {
 /// as they were. Gives the compute-only and communication-only baselines of a program.
 class FilterBackend final : public BackendAdaptor {
  public:
-  FilterBackend(Backend& inner, std::optional<OpKind> keep)
-      : BackendAdaptor{inner}, keep_{keep} {}
+  FilterBackend(Backend& inner, std::optional<OpKind> keep) : BackendAdaptor{inner}, keep_{keep} {}
   /// From now on; nothing means every op passes. Not while ops are queued.
   void set_keep(std::optional<OpKind> keep) { keep_ = keep; }
   void execute(const OpRecord& record) override;
