@@ -153,7 +153,8 @@ class Reference:
         head_dim, half = self.config["head_dim"], self.config["head_dim"] // 2
         position = np.arange(x.shape[0]) % self.config["seq"]
         # The program keeps theta in single precision.
-        frequency = float(np.float32(self.config["rope_theta"])) ** (-2.0 * np.arange(half) / head_dim)
+        theta = float(np.float32(self.config["rope_theta"]))
+        frequency = theta ** (-2.0 * np.arange(half) / head_dim)
         angle = direction * position[:, None, None] * frequency
         heads = x.reshape(x.shape[0], -1, head_dim)
         low, high = heads[..., :half], heads[..., half:]
@@ -371,7 +372,8 @@ def main():
     tolerance = TOLERANCE[dump.config["dtype"]]
 
     rows = compare(dumped, reference, tolerance)
-    rows += [(name, None, "copies differ between ranks") for name in sorted(set(dump.copies_differ))]
+    rows += [(name, None, "copies differ between ranks")
+             for name in sorted(set(dump.copies_differ))]
     width = max(len(row[0]) for row in rows)
     for name, error, problem in rows:
         shown = "-" if error is None else f"{error:.2e}"
