@@ -224,7 +224,8 @@ def plot_lines(run, out):
         against(run, out, axis, "mfu_causal_pct", "mfu", f"% of {run.peak()}",
                 mfu_title(rows, run),
                 f"{run.describe()}. Model FLOPs with causal attention counted exactly (backward = "
-                "2 x forward) over the median time of the slowest rank, per rank, against the peak.")
+                "2 x forward) over the median time of the slowest rank, per rank, against the "
+                "peak.")
 
 
 def plot_time_split(run, out):
