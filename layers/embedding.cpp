@@ -57,13 +57,12 @@ Tensor VocabParallelEmbedding::forward(Rank& rank, State& state) const {
   const Tensor y = state.y.tensor();
   const Tensor partial = parallel.sequence_parallel ? scratch_->partial.tensor() : y;
   const std::int64_t first = parallel.tp.position * rows_;
-  Fence done{};
   for (int chunk = 0; chunk < parallel.chunks; ++chunk) {
     embedding(rank, {token_chunk(parallel, state.ids.tensor(), chunk), table_.tensor(),
                      token_chunk(parallel, partial, chunk), first, false});
-    if (parallel.tp.size > 1) done = reduce_chunk(rank, parallel, partial, y, chunk);
+    reduce_chunk(rank, parallel, partial, y, chunk);
   }
-  if (done.id != 0) rank.await(done, Lane::compute);
+  if (parallel.tp.size > 1) rank.order(Lane::tp, Lane::compute);
   if (positions_.tensor())
     embedding(rank, {state.position_ids.tensor(), positions_.tensor(), y, 0, true});
   return y;
@@ -77,16 +76,13 @@ void VocabParallelEmbedding::backward(Rank& rank, State& state, const Tensor& dy
   Tensor dy_TD = state.dy;
   if (parallel.sequence_parallel) {
     dy_TD = scratch_->gathered.tensor();
-    rank.await(gather_tokens(rank, parallel, state.dy, dy_TD).back(), Lane::compute);
+    rank.await(gather_tokens(rank, parallel, state.dy, dy_TD), Lane::compute);
   }
   embedding_backward(rank, {state.ids.tensor(), dy_TD, dtable_.tensor(),
                             parallel.tp.position * rows_});
   if (!positions_.tensor()) return;
   embedding_backward(rank, {state.position_ids.tensor(), state.dy, dpositions_.tensor(), 0});
-  if (!parallel.sequence_parallel) return;
-  rank.order(Lane::compute, Lane::tp);
-  all_reduce(rank, dpositions_.tensor(), parallel.tp, Lane::tp);
-  rank.order(Lane::tp, Lane::compute);
+  if (parallel.sequence_parallel) reduce_gradient(rank, parallel, dpositions_.tensor());
 }
 
 void VocabParallelEmbedding::list_weights(NamedTensors& into) const {

@@ -64,7 +64,7 @@ Tensor ColumnParallelLinear::forward(Rank& rank, State& state, const Tensor& x) 
   state.x = x;
   const Tensor x_TK = gathered_input(state);
   std::vector<Fence> ready;
-  if (gathers_input(parallel)) ready = gather_tokens(rank, parallel, x, x_TK);
+  if (gathers_input(parallel)) ready = gather_chunks(rank, parallel, x, x_TK);
   const bool in_chunks = gathers_input(parallel) || state.staging.tensor();
   const int chunks = in_chunks ? parallel.chunks : 1;
   std::vector<Fence> gathered;
@@ -92,24 +92,19 @@ Tensor ColumnParallelLinear::forward(Rank& rank, State& state, const Tensor& x) 
   return state.gathered_y.tensor();
 }
 
-/// dx = dy W^T, summed over the ranks. The fence says that dx is there.
-Fence ColumnParallelLinear::input_gradient(Rank& rank, State& state) const {
+/// dx = dy W^T, summed over the ranks on the tp lane.
+void ColumnParallelLinear::input_gradient(Rank& rank, State& state) const {
   const Parallel& parallel = config_.parallel;
   const Tensor partial =
       parallel.sequence_parallel ? scratch_->partial.tensor() : state.dx.tensor();
-  Fence done{};
   for (int chunk = 0; chunk < parallel.chunks; ++chunk) {
     matmul(rank, token_chunk(parallel, state.dy, chunk), weight_.tensor(),
            token_chunk(parallel, partial, chunk), {.transpose_b = true, .reuse_b = chunk > 0});
-    if (parallel.tp.size > 1)
-      done = reduce_chunk(rank, parallel, partial, state.dx.tensor(), chunk);
+    reduce_chunk(rank, parallel, partial, state.dx.tensor(), chunk);
   }
-  return done;
 }
 
-void ColumnParallelLinear::weight_gradient(Rank& rank, State& state,
-                                           const std::vector<Fence>& gathered) const {
-  if (!gathered.empty()) rank.await(gathered.back(), Lane::compute);
+void ColumnParallelLinear::weight_gradient(Rank& rank, State& state) const {
   matmul(rank, gathered_input(state), state.dy, dweight_.tensor(), {.transpose_a = true});
   if (config_.bias) sum_rows(rank, state.dy, dbias_.tensor());
   if (config_.shared.size > 1) sum_shared(rank);
@@ -143,18 +138,24 @@ Tensor ColumnParallelLinear::backward(Rank& rank, State& state, const Tensor& dy
     state.dy = state.staging.tensor()
                    ? dy.column_block(parallel.tp.position * columns_, columns_)
                    : dy;
-  std::vector<Fence> gathered;
-  if (has_weight(part) && gathers_input(parallel) && !parallel.keep_gathered) {
+  // Without overlap every wait follows its communication at once. With it, the re-gather runs
+  // behind the matmuls of dx, and the reduction of dx behind the weight gradient.
+  const bool regathers =
+      has_weight(part) && gathers_input(parallel) && !parallel.keep_gathered;
+  Fence gathered{}, reduced{};
+  if (regathers) {
     gathered = gather_tokens(rank, parallel, state.x, scratch_->gathered.tensor());
-    await_unless_overlap(rank, parallel, gathered.back());
+    if (!parallel.overlap) rank.await(gathered, Lane::compute);
   }
-  Fence done{};
   if (has_input(part)) {
-    done = input_gradient(rank, state);
-    if (done.id != 0) await_unless_overlap(rank, parallel, done);
+    input_gradient(rank, state);
+    if (parallel.tp.size > 1) reduced = rank.signal(Lane::tp);
+    if (parallel.tp.size > 1 && !parallel.overlap) rank.await(reduced, Lane::compute);
   }
-  if (has_weight(part)) weight_gradient(rank, state, gathered);
-  if (done.id != 0 && parallel.overlap) rank.await(done, Lane::compute);
+  if (regathers && parallel.overlap) rank.await(gathered, Lane::compute);
+  if (has_weight(part)) weight_gradient(rank, state);
+  if (has_input(part) && parallel.tp.size > 1 && parallel.overlap)
+    rank.await(reduced, Lane::compute);
   return state.dx.tensor();
 }
 
@@ -222,13 +223,12 @@ Tensor RowParallelLinear::forward(Rank& rank, State& state, const Tensor& x) con
   state.x = x;
   const Tensor y = state.y.tensor();
   const Tensor partial = parallel.sequence_parallel ? scratch_->partial.tensor() : y;
-  Fence done{};
   for (int chunk = 0; chunk < parallel.chunks; ++chunk) {
     matmul(rank, token_chunk(parallel, x, chunk), weight_.tensor(),
            token_chunk(parallel, partial, chunk), {.reuse_b = chunk > 0});
-    if (parallel.tp.size > 1) done = reduce_chunk(rank, parallel, partial, y, chunk);
+    reduce_chunk(rank, parallel, partial, y, chunk);
   }
-  if (done.id != 0) rank.await(done, Lane::compute);
+  if (parallel.tp.size > 1) rank.order(Lane::tp, Lane::compute);
   if (config_.bias) add_bias(rank, y, bias_.tensor(), y);
   return y;
 }
@@ -241,7 +241,10 @@ Tensor RowParallelLinear::backward(Rank& rank, State& state, const Tensor& dy, P
   std::vector<Fence> gathered;
   if (parallel.sequence_parallel) {
     dy_TN = scratch_->gathered.tensor();
-    gathered = gather_tokens(rank, parallel, state.dy, dy_TN);
+    if (has_input(part))
+      gathered = gather_chunks(rank, parallel, state.dy, dy_TN);
+    else
+      rank.await(gather_tokens(rank, parallel, state.dy, dy_TN), Lane::compute);
   }
   if (has_input(part))
     for (int chunk = 0; chunk < parallel.chunks; ++chunk) {
@@ -251,7 +254,6 @@ Tensor RowParallelLinear::backward(Rank& rank, State& state, const Tensor& dy, P
              {.transpose_b = true, .reuse_b = chunk > 0});
     }
   if (has_weight(part)) {
-    if (!has_input(part) && !gathered.empty()) rank.await(gathered.back(), Lane::compute);
     matmul(rank, state.x, dy_TN, dweight_.tensor(), {.transpose_a = true});
     if (config_.bias) sum_rows(rank, dy_TN, dbias_.tensor());
   }

@@ -57,9 +57,8 @@ class ColumnParallelLinear {
 
  private:
   [[nodiscard]] Tensor gathered_input(const State& state) const;
-  void gather_columns(Rank& rank, State& state) const;
-  Fence input_gradient(Rank& rank, State& state) const;
-  void weight_gradient(Rank& rank, State& state, const std::vector<Fence>& gathered) const;
+  void input_gradient(Rank& rank, State& state) const;
+  void weight_gradient(Rank& rank, State& state) const;
   void sum_shared(Rank& rank) const;
   [[nodiscard]] NamedTensor named(const std::string& suffix, const Tensor& tensor, Role role,
                                   std::string formula) const;

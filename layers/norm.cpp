@@ -35,11 +35,8 @@ Tensor NormLayer::backward(Rank& rank, State& state, const Tensor& dy, Part part
     norm_backward(rank, {state.x, gain_.tensor(), state.stats.tensor(), dy, state.dx.tensor(),
                          gradients.row_block(0, 1), dbias, config_.kind});
   }
-  if (has_weight(part) && config_.parallel.sequence_parallel) {
-    rank.order(Lane::compute, Lane::tp);
-    all_reduce(rank, gradients, config_.parallel.tp, Lane::tp);
-    rank.order(Lane::tp, Lane::compute);
-  }
+  if (has_weight(part) && config_.parallel.sequence_parallel)
+    reduce_gradient(rank, config_.parallel, gradients);
   return state.dx.tensor();
 }
 

@@ -18,35 +18,42 @@ Tensor token_chunk(const Parallel& parallel, const Tensor& x, int chunk) {
   return x.row_block(chunk * rows, rows);
 }
 
-Fence gather_chunk(Rank& rank, const Parallel& parallel, const Tensor& x_local,
-                   const Tensor& x_full, int chunk) {
-  all_gather(rank, token_chunk(parallel, x_local, chunk), token_chunk(parallel, x_full, chunk),
-             parallel.tp, Lane::tp);
-  return rank.signal(Lane::tp);
-}
-
-std::vector<Fence> gather_tokens(Rank& rank, const Parallel& parallel, const Tensor& x_local,
+std::vector<Fence> gather_chunks(Rank& rank, const Parallel& parallel, const Tensor& x_local,
                                  const Tensor& x_full) {
   rank.order(Lane::compute, Lane::tp);
   std::vector<Fence> fences;
-  for (int chunk = 0; chunk < parallel.chunks; ++chunk)
-    fences.push_back(gather_chunk(rank, parallel, x_local, x_full, chunk));
+  for (int chunk = 0; chunk < parallel.chunks; ++chunk) {
+    all_gather(rank, token_chunk(parallel, x_local, chunk), token_chunk(parallel, x_full, chunk),
+               parallel.tp, Lane::tp);
+    fences.push_back(rank.signal(Lane::tp));
+  }
   return fences;
 }
 
-Fence reduce_chunk(Rank& rank, const Parallel& parallel, const Tensor& partial,
-                   const Tensor& out_local, int chunk) {
+Fence gather_tokens(Rank& rank, const Parallel& parallel, const Tensor& x_local,
+                    const Tensor& x_full) {
+  rank.order(Lane::compute, Lane::tp);
+  for (int chunk = 0; chunk < parallel.chunks; ++chunk)
+    all_gather(rank, token_chunk(parallel, x_local, chunk), token_chunk(parallel, x_full, chunk),
+               parallel.tp, Lane::tp);
+  return rank.signal(Lane::tp);
+}
+
+void reduce_chunk(Rank& rank, const Parallel& parallel, const Tensor& partial,
+                  const Tensor& out_local, int chunk) {
+  if (parallel.tp.size == 1) return;
   rank.order(Lane::compute, Lane::tp);
   const Tensor piece = token_chunk(parallel, partial, chunk);
   if (parallel.sequence_parallel)
     reduce_scatter(rank, piece, token_chunk(parallel, out_local, chunk), parallel.tp, Lane::tp);
   else
     all_reduce(rank, piece, parallel.tp, Lane::tp);
-  return rank.signal(Lane::tp);
 }
 
-void await_unless_overlap(Rank& rank, const Parallel& parallel, Fence fence) {
-  if (!parallel.overlap) rank.await(fence, Lane::compute);
+void reduce_gradient(Rank& rank, const Parallel& parallel, const Tensor& gradient) {
+  rank.order(Lane::compute, Lane::tp);
+  all_reduce(rank, gradient, parallel.tp, Lane::tp);
+  if (!parallel.overlap) rank.order(Lane::tp, Lane::compute);
 }
 
 NamedTensor token_tensor(const Parallel& parallel, std::string name, const Tensor& local,

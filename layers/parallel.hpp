@@ -60,18 +60,21 @@ struct TokenScratch {
 /// Chunk `chunk` of a tensor that holds all tokens or, equally, of one that holds the local share.
 [[nodiscard]] Tensor token_chunk(const Parallel& parallel, const Tensor& x, int chunk);
 
-/// SP: all-gathers chunk `chunk` of x_local into x_full on the tp lane. The fence says it is there.
-[[nodiscard]] Fence gather_chunk(Rank& rank, const Parallel& parallel, const Tensor& x_local,
-                                 const Tensor& x_full, int chunk);
-/// All chunks at once; fences in chunk order.
-[[nodiscard]] std::vector<Fence> gather_tokens(Rank& rank, const Parallel& parallel,
+/// SP: all-gathers x_local into x_full on the tp lane, chunk by chunk, after what the compute lane
+/// has been given so far. Returns a fence per chunk, in order.
+[[nodiscard]] std::vector<Fence> gather_chunks(Rank& rank, const Parallel& parallel,
                                                const Tensor& x_local, const Tensor& x_full);
+/// The same with one fence for all.
+[[nodiscard]] Fence gather_tokens(Rank& rank, const Parallel& parallel, const Tensor& x_local,
+                                  const Tensor& x_full);
 /// Sums chunk `chunk` of the ranks' partial results on the tp lane after the compute lane has made
 /// it. SP: reduce-scatter into out_local. Otherwise all-reduce in place (out_local is partial).
-[[nodiscard]] Fence reduce_chunk(Rank& rank, const Parallel& parallel, const Tensor& partial,
-                                 const Tensor& out_local, int chunk);
-/// Makes the compute lane wait now if nothing may overlap; otherwise the caller awaits later.
-void await_unless_overlap(Rank& rank, const Parallel& parallel, Fence fence);
+/// Nothing to do with a single rank.
+void reduce_chunk(Rank& rank, const Parallel& parallel, const Tensor& partial,
+                  const Tensor& out_local, int chunk);
+/// A gradient that every rank needs whole: all-reduced on the tp lane. Nothing in the backward pass
+/// reads it, so with overlap no lane waits; it is there after synchronize.
+void reduce_gradient(Rank& rank, const Parallel& parallel, const Tensor& gradient);
 
 /// A tensor of per-token rows as the ranks hold it: the whole of it, or a sequence part under SP.
 [[nodiscard]] NamedTensor token_tensor(const Parallel& parallel, std::string name,

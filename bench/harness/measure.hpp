@@ -9,6 +9,7 @@
 #include "core/cpu/arena.hpp"
 #include "core/cpu/backend.hpp"
 #include "core/cpu/kernels.hpp"
+#include "core/error.hpp"
 #include "core/transport.hpp"
 
 namespace shardmark::bench {
@@ -58,7 +59,7 @@ class Runner {
                      const std::function<void(Rank&, const LayerProgram&)>& visit);
 
  private:
-  class Session;
+  class Measurement;
   RunnerOptions options_;
   Transport& transport_;
   Arena arena_;

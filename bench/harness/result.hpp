@@ -65,6 +65,7 @@ struct Result {
   TimeSplit split;              ///< of the rank with the largest window share of exposed comm
   std::vector<TimeSplit> splits;///< per rank of the case
   double profiled_us{0};        ///< median of the profiled iterations
+  double interleaved_us{0};     ///< median of the plain iterations between them
   double compute_only_us{0}, communication_only_us{0};  ///< medians of the baselines, 0 = not run
   double comp_alone_us{0};      ///< kernel time of the compute-only baseline
   double comm_alone_us{0};
@@ -102,7 +103,7 @@ struct RankTrace {
     Lane lane{Lane::compute};
     OpKind kind{OpKind::compute};
     std::uint32_t op_seq{0};
-    double start_us{0}, end_us{0}, flops{0}, bytes_wire{0};
+    double start_us{0}, end_us{0}, flops{0}, bytes_memory{0}, bytes_wire{0};
     std::string group;              ///< "tp[0,1]" for communication
     int group_size{1};
     std::int64_t elements{0};

@@ -1,0 +1,359 @@
+#include "bench/harness/measure.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "bench/harness/probes.hpp"
+#include "bench/harness/session.hpp"
+#include "bench/harness/statistics.hpp"
+#include "bench/harness/trace.hpp"
+#include "core/cpu/transport_threads.hpp"
+#include "core/host.hpp"
+
+namespace shardmark::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Ranks of one replica are [first, first + tp); every rank of the world is in one or idle.
+int num_active(const Case& config, int world_size, bool replicate) {
+  const int tp = config.layer.parallel.tp.size;
+  return replicate ? world_size / tp * tp : tp;
+}
+
+/// A plain-old-data value of every rank.
+template <class T>
+std::vector<T> exchange_all(Transport& transport, const T& mine,
+                            Transport::Waiting waiting = Transport::Waiting::active) {
+  const auto bytes = transport.exchange(std::as_bytes(std::span{&mine, 1}), waiting);
+  std::vector<T> all(static_cast<std::size_t>(transport.size()));
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
+}
+
+}  // namespace
+
+LayerConfig config_of_rank(const Case& config, int rank, int world_size, bool replicate) {
+  LayerConfig layer = config.layer;
+  const int tp = layer.parallel.tp.size;
+  if (rank >= num_active(config, world_size, replicate))
+    layer.parallel.tp = Group{Axis::tp, rank, 1, 0, 0};
+  else
+    layer.parallel.tp = Group{Axis::tp, rank / tp * tp, 1, tp, rank % tp};
+  return layer;
+}
+
+Runner::Runner(RunnerOptions options, Transport& transport)
+    : options_{std::move(options)},
+      transport_{transport},
+      arena_{memory_total_bytes()},
+      kernels_{options_.threads_per_rank, arena_} {}
+
+Runner::~Runner() = default;
+
+/// The measurement of one case on one rank; `session` is null on a rank that idles.
+class Runner::Measurement {
+ public:
+  Measurement(Runner& runner, const Case& config)
+      : runner_{runner},
+        options_{runner.options_},
+        transport_{runner.transport_},
+        config_{config},
+        layer_{config_of_rank(config, transport_.rank(), transport_.size(), options_.replicate)},
+        active_{layer_.parallel.tp.size > 0},
+        num_active_{num_active(config, transport_.size(), options_.replicate)},
+        waiting_{active_ ? Transport::Waiting::active : Transport::Waiting::idle} {
+    outcome_.result.config = config;
+    outcome_.result.world_size = transport_.size();
+    outcome_.result.replicated = options_.replicate;
+    outcome_.result.check_mode = options_.check;
+    outcome_.result.oversubscribed = transport_.wait_policy().yield;
+  }
+
+  Outcome measure() {
+    prepare();
+    check();
+    build();
+    warm_up();
+    sample();
+    baselines();
+    profile();
+    finish();
+    return std::move(outcome_);
+  }
+
+  void visit(const std::function<void(Rank&, const LayerProgram&)>& visit) {
+    prepare();
+    build();
+    if (!active_) return;
+    session_->iterate(1);
+    visit(session_->rank(), session_->program());
+  }
+
+ private:
+  [[nodiscard]] Result& result() { return outcome_.result; }
+  [[nodiscard]] Mesh mesh() const {
+    const int tp = config_.layer.parallel.tp.size;
+    return Mesh{{.dp = num_active_ / tp, .tp = tp}};
+  }
+
+  /// Connects what the case communicates and makes its memory resident.
+  void prepare() {
+    if (!active_) return;
+    const Recording recording =
+        record_program(layer_, config_.phase, options_.threads_per_rank);
+    connect_all(transport_, record_program(layer_, Phase::step, options_.threads_per_rank).ops);
+    result().mem_predicted_bytes = recording.tensor_bytes + recording.workspace_bytes;
+    runner_.arena_.prefault(result().mem_predicted_bytes);
+  }
+
+  void check() {
+    CheckResult mine;
+    if (active_ && options_.check != CheckMode::off) {
+      ThreadWorld world{1};
+      ThreadTransport alone{world, 0};
+      CpuBackend serial{alone, runner_.arena_, runner_.kernels_};
+      CpuBackend parallel{transport_, runner_.arena_, runner_.kernels_};
+      Rank rank{transport_.rank(), mesh(), parallel};
+      const LayerConfig layer =
+          options_.check == CheckMode::reduced ? reduced_config(layer_) : layer_;
+      mine = check_against_serial(rank, layer, serial, options_.seed);
+    }
+    merge_checks(mine);
+  }
+
+  void merge_checks(CheckResult mine) {
+    struct Numbers {
+      double max_abs_err, rel_norm_err, tolerance;
+      bool pass, exact;
+    };
+    const auto all = exchange_all(transport_,
+                                  Numbers{mine.max_abs_err, mine.rel_norm_err, mine.tolerance,
+                                          mine.pass, mine.exact},
+                                  waiting_);
+    const std::vector<std::string> problems = transport_.gather(mine.problem, waiting_);
+    CheckResult merged = mine;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      merged.pass = merged.pass && all[rank].pass;
+      merged.max_abs_err = std::max(merged.max_abs_err, all[rank].max_abs_err);
+      merged.rel_norm_err = std::max(merged.rel_norm_err, all[rank].rel_norm_err);
+      if (merged.problem.empty()) merged.problem = problems[rank];
+    }
+    result().check = merged;
+    if (merged.pass) return;
+    result().status = Status::failed;
+    result().reason = "check failed: " + merged.problem;
+  }
+
+  void build() {
+    if (!active_) return;
+    runner_.arena_.reset_peak();
+    session_ = std::make_unique<Session>(config_, layer_, mesh(), options_, transport_,
+                                        runner_.arena_, runner_.kernels_);
+  }
+
+  /// One sample: barrier, `count` iterations, and the slowest active rank's time of one of them.
+  double take_sample(int count) {
+    struct Report {
+      double time_us;
+      bool interrupted;
+    };
+    transport_.barrier(waiting_);
+    double mine_us = 0;
+    if (active_) mine_us = static_cast<double>(session_->iterate(count)) / 1e3 / count;
+    const bool interrupted = options_.interrupted && options_.interrupted();
+    double slowest_us = 0;
+    bool any_interrupted = false;
+    for (const Report& report :
+         exchange_all(transport_, Report{mine_us, interrupted}, waiting_)) {
+      slowest_us = std::max(slowest_us, report.time_us);
+      any_interrupted = any_interrupted || report.interrupted;
+    }
+    if (any_interrupted) throw Interrupted{};
+    return slowest_us;
+  }
+
+  /// Rank 0's clock, so that all ranks decide alike.
+  double elapsed_s(Clock::time_point begin) {
+    return exchange_all(transport_, seconds_since(begin), waiting_).front();
+  }
+
+  void warm_up() {
+    constexpr double settled = 0.05;
+    const Clock::time_point begin = Clock::now();
+    double previous_us = 0, latest_us = 0;
+    int count = 0;
+    for (; count < 10 * options_.warmup; ++count) {
+      previous_us = std::exchange(latest_us, take_sample(1));
+      if (count + 1 < options_.warmup) continue;
+      if (std::abs(latest_us - previous_us) <= settled * latest_us) break;
+      if (elapsed_s(begin) > options_.max_time_s / 2) break;
+    }
+    result().warmup = std::min(count + 1, 10 * options_.warmup);
+    constexpr double shortest_sample_us = 100;
+    result().inner_iterations = static_cast<int>(
+        std::clamp(std::ceil(shortest_sample_us / std::max(latest_us, 0.1)), 1.0, 1000.0));
+  }
+
+  void sample() {
+    const StopRule rule{options_.min_samples, options_.max_time_s};
+    PeakMeter peak{config_.layer.dtype, options_, transport_, num_active_, runner_.arena_};
+    peak.probe_alone();
+    peak.probe();
+    std::vector<double> samples_us;
+    const Clock::time_point begin = Clock::now();
+    double next_probe_s = rule.max_time_s / 2;
+    while (true) {
+      samples_us.push_back(take_sample(result().inner_iterations));
+      const double elapsed = elapsed_s(begin);
+      if (should_stop(rule, samples_us, elapsed)) break;
+      if (elapsed < next_probe_s) continue;
+      peak.probe();
+      next_probe_s += rule.max_time_s / 2;
+    }
+    peak.probe();
+    result().time = summarize(samples_us);
+    result().peak = peak.result();
+    count_work();
+    if (active_) machine_ = probe_machine(session_->rank());
+  }
+
+  /// What one iteration moves and computes, as the backend and the transport counted it.
+  void count_work() {
+    const double bytes = transport_.bytes_started();
+    const double flops = active_ ? session_->flops_executed() : 0;
+    (void)take_sample(1);
+    if (!active_) return;
+    result().bytes_observed = transport_.bytes_started() - bytes;
+    result().flops_observed = session_->flops_executed() - flops;
+  }
+
+  [[nodiscard]] int num_side_samples() const {
+    const double budget_us = options_.max_time_s * 1e6 / 2;
+    return static_cast<int>(std::clamp(budget_us / std::max(result_time_us(), 1.0), 3.0, 9.0));
+  }
+  [[nodiscard]] double result_time_us() const { return outcome_.result.time.p50; }
+
+  void baselines() {
+    if (config_.layer.parallel.tp.size == 1) return;
+    const auto run = [&](OpKind keep, double& alone_us) {
+      if (active_) session_->set_keep(keep);
+      std::vector<double> times_us, kernels_us;
+      for (int i = 0; i < num_side_samples(); ++i) {
+        times_us.push_back(take_sample(result().inner_iterations));
+        const TimeSplit split = profile_once().second;
+        kernels_us.push_back(keep == OpKind::compute ? split.comp_us : split.comm_us);
+      }
+      if (active_) session_->set_keep(std::nullopt);
+      alone_us = transport_.maximum(active_ ? median(kernels_us) : 0);
+      return median(times_us);
+    };
+    result().compute_only_us = run(OpKind::compute, result().comp_alone_us);
+    result().communication_only_us = run(OpKind::communication, result().comm_alone_us);
+  }
+
+  std::pair<ProfiledIteration, TimeSplit> profile_once() {
+    if (!active_) {
+      transport_.barrier(waiting_);
+      transport_.barrier(waiting_);
+      return {};
+    }
+    ProfiledIteration iteration = session_->profile(transport_);
+    const TimeSplit split = split_window(iteration);
+    return {std::move(iteration), split};
+  }
+
+  /// Profiled iterations alternate with plain ones, so that their ratio is free of drift. The
+  /// iteration with the median window stands for all.
+  void profile() {
+    std::vector<ProfiledIteration> iterations;
+    std::vector<TimeSplit> splits;
+    std::vector<double> plain_us, profiled_us, windows_us;
+    for (int i = 0; i < std::max(5, num_side_samples()); ++i) {
+      plain_us.push_back(take_sample(1));
+      auto [iteration, split] = profile_once();
+      windows_us.push_back(transport_.maximum(split.window_us));
+      profiled_us.push_back(transport_.maximum(split.window_us - closing_wait_us(iteration)));
+      iterations.push_back(std::move(iteration));
+      splits.push_back(split);
+    }
+    result().profiled_us = median(profiled_us);
+    result().interleaved_us = median(plain_us);
+    std::vector<std::size_t> order(windows_us.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::ranges::sort(order, {}, [&](std::size_t i) { return windows_us[i]; });
+    const std::size_t middle = order[order.size() / 2];
+    gather_profile(iterations[middle], splits[middle]);
+  }
+
+  /// The window ends with a barrier; an iteration's own time ends before it.
+  [[nodiscard]] static double closing_wait_us(const ProfiledIteration& iteration) {
+    return static_cast<double>(iteration.closing_ns) / 1e3;
+  }
+
+  void gather_profile(const ProfiledIteration& iteration, const TimeSplit& split) {
+    std::vector<TimeSplit> all = exchange_all(transport_, split, waiting_);
+    all.resize(static_cast<std::size_t>(num_active_));
+    const auto worst = std::ranges::max_element(all, {}, &TimeSplit::exposed_comm_us);
+    result().split = *worst;
+    result().splits = std::move(all);
+    const std::string packed = active_ ? pack(make_trace(transport_.rank(), iteration)) : "";
+    for (const std::string& bytes : transport_.gather(packed, waiting_))
+      if (!bytes.empty() && transport_.rank() == 0) outcome_.traces.push_back(unpack(bytes));
+    result().kernels = summarize_kernels(outcome_.traces);
+  }
+
+  void finish() {
+    const double peak = active_ ? static_cast<double>(runner_.arena_.peak()) : 0;
+    result().mem_peak_bytes = static_cast<std::int64_t>(transport_.maximum(peak));
+    const ModelFlops flops = model_flops(config_.layer, config_.phase);
+    result().flops_model_causal = flops.causal;
+    result().flops_model_full = flops.full;
+    LayerConfig first = config_.layer;
+    first.parallel.tp.position = 0;
+    result().volume = communication_volume(first, config_.phase);
+    result().bytes_analytic = total_bytes(result().volume);
+    const Verdict verdict = judge(result(), options_.thresholds, machine_);
+    result().verdict = verdict.name;
+    result().verdict_reason = verdict.reason;
+    session_.reset();
+  }
+
+  Runner& runner_;
+  const RunnerOptions& options_;
+  Transport& transport_;
+  Case config_;
+  LayerConfig layer_;
+  bool active_;
+  int num_active_;
+  Transport::Waiting waiting_;
+  std::unique_ptr<Session> session_;
+  VerdictInputs machine_;
+  Outcome outcome_;
+};
+
+Outcome Runner::run(const Case& config) {
+  if (!config.skip_reason.empty()) {
+    Outcome outcome;
+    outcome.result.config = config;
+    outcome.result.world_size = transport_.size();
+    outcome.result.status = Status::skipped;
+    outcome.result.reason = config.skip_reason;
+    outcome.result.check_mode = options_.check;
+    return outcome;
+  }
+  return Measurement{*this, config}.measure();
+}
+
+void Runner::visit_program(const Case& config,
+                           const std::function<void(Rank&, const LayerProgram&)>& visit) {
+  Measurement{*this, config}.visit(visit);
+}
+
+}  // namespace shardmark::bench

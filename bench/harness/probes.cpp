@@ -1,0 +1,93 @@
+#include "bench/harness/probes.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "bench/harness/statistics.hpp"
+#include "core/functions.hpp"
+
+namespace shardmark::bench {
+namespace {
+
+/// Median time of `run`, microseconds.
+template <class Run>
+double median_us(int count, const Run& run) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> times_us;
+  for (int i = 0; i < count; ++i) {
+    const Clock::time_point begin = Clock::now();
+    run();
+    times_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+  }
+  return median(times_us);
+}
+
+}  // namespace
+
+double PeakMeter::Rates::best() const { return std::max(median(plain), median(packed)); }
+
+PeakMeter::PeakMeter(DType dtype, const RunnerOptions& options, Transport& transport,
+                     int num_active, Arena& arena)
+    : user_tflops_{options.peak_tflops},
+      transport_{transport},
+      num_active_{num_active},
+      waiting_{transport.rank() < num_active ? Transport::Waiting::active
+                                             : Transport::Waiting::idle} {
+  if (user_tflops_ <= 0 && transport.rank() < num_active)
+    probe_ = std::make_unique<GemmProbe>(dtype, options.threads_per_rank, arena);
+}
+
+void PeakMeter::run(Rates& rates) {
+  rates.plain.push_back(probe_->run_tflops(GemmProbe::Layout::plain));
+  rates.packed.push_back(probe_->run_tflops(GemmProbe::Layout::packed));
+}
+
+void PeakMeter::probe() {
+  if (user_tflops_ > 0) return;
+  transport_.barrier(waiting_);
+  if (probe_) run(together_);
+}
+
+void PeakMeter::probe_alone() {
+  if (user_tflops_ > 0 || num_active_ == 1) return;
+  transport_.barrier(waiting_);
+  if (transport_.rank() == 0) run(alone_);
+  transport_.barrier(transport_.rank() == 0 ? waiting_ : Transport::Waiting::idle);
+}
+
+Peak PeakMeter::result() {
+  if (user_tflops_ > 0) return {user_tflops_, user_tflops_, "user"};
+  const double mine = probe_ ? together_.best() : 0;
+  const double together = transport_.sum(mine) / num_active_;
+  const double alone = alone_.packed.empty() ? mine : alone_.best();
+  return {together, alone, "measured_gemm"};
+}
+
+VerdictInputs probe_machine(Rank& rank) {
+  constexpr std::int64_t bytes = std::int64_t{64} << 20U;
+  const Group tp = rank.group(Axis::tp);
+  VerdictInputs machine;
+  {
+    const Buffer from = rank.allocate({bytes / 4}, DType::f32, Category::workspace);
+    const Buffer to = rank.allocate({bytes / 4}, DType::f32, Category::workspace);
+    fill(rank, from.tensor(), 1.0F);
+    fill(rank, to.tensor(), 1.0F);
+    rank.synchronize();
+    const double time_us = median_us(5, [&] {
+      copy(rank, from.tensor(), to.tensor());
+      rank.synchronize();
+    });
+    machine.copy_bandwidth_GBps = static_cast<double>(bytes) / time_us / 1e3;
+  }
+  if (tp.size == 1) return machine;
+  const Buffer token = rank.allocate({16}, DType::f32, Category::communication);
+  fill(rank, token.tensor(), 0.0F);
+  rank.synchronize();
+  machine.latency_us = median_us(20, [&] {
+    all_reduce(rank, token.tensor(), tp, Lane::tp);
+    rank.synchronize();
+  });
+  return machine;
+}
+
+}  // namespace shardmark::bench

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "bench/harness/measure.hpp"
+#include "core/cpu/gemm_probe.hpp"
+
+namespace shardmark::bench {
+
+/// Measures the GEMM peak between the samples of a row, since the machine's speed drifts: plain and
+/// packed 2048^3 products on all ranks of the case at once, and on rank 0 alone. The peak is the
+/// larger of the two medians. With --peak-tflops nothing is run. All functions are collective over
+/// the world.
+class PeakMeter {
+ public:
+  PeakMeter(DType dtype, const RunnerOptions& options, Transport& transport, int num_active,
+            Arena& arena);
+  /// Every rank of the case at once.
+  void probe();
+  /// Rank 0 while the others wait.
+  void probe_alone();
+  /// Mean over the case's ranks of their medians.
+  [[nodiscard]] Peak result();
+
+ private:
+  struct Rates {
+    std::vector<double> plain, packed;
+    [[nodiscard]] double best() const;
+  };
+  void run(Rates& rates);
+
+  double user_tflops_;
+  Transport& transport_;
+  int num_active_;
+  Transport::Waiting waiting_;
+  std::unique_ptr<GemmProbe> probe_;
+  Rates together_, alone_;
+};
+
+/// Copy bandwidth (64 MiB, bytes copied per second, all ranks of the tp group at once) and the time
+/// of a 64-byte all-reduce over the group; medians. Collective over the group.
+[[nodiscard]] VerdictInputs probe_machine(Rank& rank);
+
+}  // namespace shardmark::bench

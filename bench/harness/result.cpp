@@ -1,0 +1,33 @@
+#include "bench/harness/result.hpp"
+
+namespace shardmark::bench {
+namespace {
+
+/// 100 x a / b - 100, or 0 when there is nothing to compare with.
+double excess_pct(double a, double b) { return b > 0 ? 100 * (a / b - 1) : 0; }
+double share_pct(double a, double b) { return b > 0 ? 100 * a / b : 0; }
+
+}  // namespace
+
+double Result::tflops_per_device() const {
+  return time.p50 > 0 ? flops_model_causal / (time.p50 * 1e-6) / tp() / 1e12 : 0;
+}
+double Result::mfu_causal_pct() const { return share_pct(tflops_per_device(), peak.tflops); }
+double Result::mfu_full_pct() const {
+  return flops_model_causal > 0 ? mfu_causal_pct() * flops_model_full / flops_model_causal : 0;
+}
+double Result::hfu_pct() const {
+  return time.p50 > 0 ? share_pct(flops_observed / (time.p50 * 1e-6) / 1e12, peak.tflops) : 0;
+}
+double Result::algbw_GBps() const {
+  return communication_only_us > 0 ? bytes_observed / communication_only_us / 1e3 : 0;
+}
+double Result::overlap_pct() const { return share_pct(split.overlapped_us, split.comm_us); }
+double Result::exposed_comm_pct() const {
+  return share_pct(split.exposed_comm_us, split.window_us);
+}
+double Result::comp_tax_pct() const { return excess_pct(split.comp_us, comp_alone_us); }
+double Result::comm_tax_pct() const { return excess_pct(split.comm_us, comm_alone_us); }
+double Result::profiler_overhead_pct() const { return excess_pct(profiled_us, interleaved_us); }
+
+}  // namespace shardmark::bench

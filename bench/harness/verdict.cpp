@@ -1,0 +1,98 @@
+#include "bench/harness/verdict.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "bench/harness/result.hpp"
+
+namespace shardmark::bench {
+namespace {
+
+std::optional<Verdict> imbalanced(const Result& result, const VerdictThresholds& limits) {
+  if (result.splits.size() < 2) return std::nullopt;
+  const auto [fastest, slowest] = std::ranges::minmax_element(result.splits, {}, &TimeSplit::comp_us);
+  if (fastest->comp_us <= 0 || slowest->comp_us / fastest->comp_us <= limits.imbalance_ratio)
+    return std::nullopt;
+  return Verdict{"imbalanced",
+                 fmt::format("rank {} computes {:.2f}x as long as rank {} ({:.2f} against {:.2f} ms); "
+                             "look for other load on its core, or pin the ranks",
+                             slowest - result.splits.begin(), slowest->comp_us / fastest->comp_us,
+                             fastest - result.splits.begin(), slowest->comp_us / 1e3,
+                             fastest->comp_us / 1e3)};
+}
+
+std::string advice(const Result& result) {
+  const Parallel& parallel = result.config.layer.parallel;
+  if (!parallel.overlap) return "try --overlap on";
+  return fmt::format("try tp {} with more data parallelism, a larger batch or a larger hidden size",
+                     std::max(1, parallel.tp.size / 2));
+}
+
+std::optional<Verdict> communication_bound(const Result& result, const VerdictThresholds& limits) {
+  const double share = result.exposed_comm_pct();
+  if (share <= limits.communication_pct) return std::nullopt;
+  return Verdict{"communication_bound",
+                 fmt::format("exposed communication is {:.1f} % of the window (limit {:g} %); {}",
+                             share, limits.communication_pct, advice(result))};
+}
+
+/// Counts only where communication matters at all: below a tenth of the window a latency-bound call
+/// limits nothing.
+std::optional<Verdict> latency_bound(const Result& result, const VerdictInputs& machine) {
+  constexpr double worth_a_look_pct = 10;
+  int calls = 0;
+  for (const KernelSummary& kernel : result.kernels)
+    if (kernel.rank == 0 && kernel.kind == "communication") calls += kernel.count;
+  if (calls == 0 || result.communication_only_us <= 0 ||
+      result.exposed_comm_pct() < worth_a_look_pct)
+    return std::nullopt;
+  const double per_call_us = result.communication_only_us / calls;
+  if (machine.latency_us < per_call_us / 2) return std::nullopt;
+  return Verdict{"latency_bound",
+                 fmt::format("a communication takes {:.1f} us of which {:.1f} us are latency "
+                             "({:.0f} bytes a call); use fewer chunks or more tokens per call",
+                             per_call_us, machine.latency_us, result.bytes_observed / calls)};
+}
+
+std::optional<Verdict> memory_bound(const Result& result, const VerdictThresholds& limits,
+                                    const VerdictInputs& machine) {
+  double bytes = 0, time_us = 0, flops = 0;
+  for (const KernelSummary& kernel : result.kernels)
+    if (kernel.rank == 0 && kernel.kind == "compute") {
+      bytes += kernel.bytes_memory;
+      flops += kernel.flops;
+      time_us += kernel.total_us;
+    }
+  if (time_us <= 0 || machine.copy_bandwidth_GBps <= 0 || result.peak.tflops <= 0)
+    return std::nullopt;
+  // A copy of B bytes moves 2B: what it reads and what it writes.
+  const double bandwidth_pct = 100 * bytes / time_us / 1e3 / (2 * machine.copy_bandwidth_GBps);
+  const double flops_pct = 100 * flops / time_us / 1e6 / result.peak.tflops;
+  if (bandwidth_pct <= limits.memory_bandwidth_pct || flops_pct >= limits.memory_flops_pct)
+    return std::nullopt;
+  return Verdict{"memory_bound",
+                 fmt::format("kernels move {:.0f} % of the copy bandwidth at {:.0f} % of the matmul "
+                             "peak; larger matrices per rank (lower tp, more tokens) would help",
+                             bandwidth_pct, flops_pct)};
+}
+
+}  // namespace
+
+Verdict judge(const Result& result, const VerdictThresholds& thresholds,
+              const VerdictInputs& inputs) {
+  if (auto verdict = imbalanced(result, thresholds)) return *verdict;
+  if (auto verdict = communication_bound(result, thresholds)) return *verdict;
+  if (auto verdict = latency_bound(result, inputs)) return *verdict;
+  if (auto verdict = memory_bound(result, thresholds, inputs)) return *verdict;
+  std::string reason = fmt::format("compute is {:.1f} % of the window, exposed communication {:.1f} %",
+                                   100 * result.split.comp_us / std::max(result.split.window_us, 1e-9),
+                                   result.exposed_comm_pct());
+  if (result.exposed_comm_pct() > thresholds.communication_warn_pct)
+    reason += fmt::format(" (above the warning level of {:g} %); {}",
+                          thresholds.communication_warn_pct, advice(result));
+  return {"compute_bound", reason};
+}
+
+}  // namespace shardmark::bench

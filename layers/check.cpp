@@ -1,0 +1,186 @@
+#include "layers/check.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "layers/recording.hpp"
+
+namespace shardmark {
+namespace {
+
+struct Difference {
+  double max_abs{0}, squared{0}, reference_squared{0};
+  std::int64_t num_wrong{0}, row{0}, col{0};
+  float got{0}, expected{0};
+};
+
+/// Where each global tensor lies in a serial program's local tensors.
+class SerialTensors {
+ public:
+  SerialTensors(Backend& backend, const NamedTensors& tensors) : backend_{backend} {
+    for (const NamedTensor& named : tensors)
+      for (const ShardPart& part : named.parts) places_[part.of] = {&named, &part};
+  }
+
+  /// Adds the differences of one part of a local tensor.
+  void compare(const NamedTensor& named, const ShardPart& part, const std::vector<float>& values,
+               Difference& difference) {
+    const auto found = places_.find(part.of);
+    SHARDMARK_CHECK(found != places_.end(), "the serial block has no tensor ", part.of);
+    const auto& [serial, serial_part] = found->second;
+    const std::vector<float>& reference = values_of(*serial);
+    const bool columns = named.dim + 1 == named.tensor.shape.num_dims();
+    const std::int64_t rows = columns ? named.tensor.rows() : part.count;
+    const std::int64_t cols = columns ? part.count : named.tensor.cols();
+    const std::int64_t shift =
+        part.global_first - serial_part->global_first + serial_part->local_first;
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < cols; ++j) {
+        const std::int64_t row = columns ? i : part.local_first + i;
+        const std::int64_t col = columns ? part.local_first + j : j;
+        const std::int64_t serial_row = columns ? i : shift + i;
+        const std::int64_t serial_col = columns ? shift + j : j;
+        add(difference, row, col,
+            values[static_cast<std::size_t>(row * named.tensor.cols() + col)],
+            reference[static_cast<std::size_t>(serial_row * serial->tensor.cols() + serial_col)]);
+      }
+  }
+
+ private:
+  static void add(Difference& d, std::int64_t row, std::int64_t col, float got, float expected) {
+    const double error = static_cast<double>(got) - static_cast<double>(expected);
+    d.squared += error * error;
+    d.reference_squared += static_cast<double>(expected) * static_cast<double>(expected);
+    d.max_abs = std::isnan(error) ? error : std::max(d.max_abs, std::abs(error));
+    if (got == expected) return;
+    if (d.num_wrong++ == 0) {
+      d.row = row;
+      d.col = col;
+      d.got = got;
+      d.expected = expected;
+    }
+  }
+
+  const std::vector<float>& values_of(const NamedTensor& named) {
+    auto [found, is_new] = values_.try_emplace(&named);
+    if (is_new) found->second = read_f32(backend_, named.tensor);
+    return found->second;
+  }
+
+  Backend& backend_;
+  std::map<std::string, std::pair<const NamedTensor*, const ShardPart*>> places_;
+  std::map<const NamedTensor*, std::vector<float>> values_;
+};
+
+double relative_error(const Difference& d) {
+  if (d.squared == 0) return 0;
+  if (d.reference_squared == 0) return d.max_abs;
+  return std::sqrt(d.squared / d.reference_squared);
+}
+
+void run_once(Rank& rank, LayerProgram& program, const Values& values) {
+  initialize(rank, program, values);
+  run_phase(program, Phase::step);
+  rank.synchronize();
+}
+
+/// Positions would rotate the exact data's logits; they are elementwise and not split, so the
+/// random comparison covers them.
+LayerConfig exact_config(LayerConfig config) {
+  config.shape.positions = Positions::none;
+  return config;
+}
+
+bool has_exact_data(BlockKind block) { return block != BlockKind::block && block != BlockKind::model; }
+
+LayerConfig serial_config(LayerConfig config) {
+  config.parallel = Parallel{};
+  return config;
+}
+
+CheckResult run_and_compare(Rank& rank, const LayerConfig& config, Backend& serial_backend,
+                            const Values& values, double tolerance) {
+  Rank serial_rank{0, Mesh{{}}, serial_backend};
+  const auto serial = make_program(serial_rank, serial_config(config));
+  run_once(serial_rank, *serial, values);
+  const auto program = make_program(rank, config);
+  run_once(rank, *program, values);
+  return compare(rank.id(), rank.backend(), program->tensors(), serial_backend, serial->tensors(),
+                 values.kind() == Values::Kind::exact, tolerance);
+}
+
+}  // namespace
+
+std::string_view name_of(CheckMode mode) {
+  static constexpr std::array<std::string_view, 3> names{"off", "reduced", "full"};
+  return names[static_cast<std::size_t>(mode)];
+}
+
+LayerConfig reduced_config(const LayerConfig& config) {
+  LayerConfig small = config;
+  ModelShape& shape = small.shape;
+  const std::int64_t tp = config.parallel.tp.size;
+  const std::int64_t heads_per_rank = std::min<std::int64_t>(2, shape.heads / tp);
+  const bool grouped = shape.kv_heads < shape.heads;
+  shape.heads = tp * std::max<std::int64_t>(1, heads_per_rank);
+  if (!grouped)
+    shape.kv_heads = shape.heads;
+  else if (shape.kv_heads % tp == 0)
+    shape.kv_heads = tp;  // else kv_heads divides tp and stays
+  shape.head_dim = std::min<std::int64_t>(shape.head_dim, 32);
+  shape.hidden = shape.heads * shape.head_dim;
+  shape.ffn = 2 * shape.hidden;
+  shape.vocab = 64 * tp;
+  shape.layers = std::min<std::int64_t>(shape.layers, 2);
+  shape.batch = std::min<std::int64_t>(shape.batch, 2);
+  shape.seq = std::min<std::int64_t>(shape.seq, 8 * tp * config.parallel.chunks);
+  small.parallel.chunks = usable_chunks(shape.tokens(), config.parallel.tp.size,
+                                        config.parallel.sequence_parallel, config.parallel.chunks);
+  return small;
+}
+
+CheckResult compare(int rank, Backend& backend, const NamedTensors& local, Backend& serial_backend,
+                    const NamedTensors& serial, bool bitwise, double tolerance) {
+  CheckResult result;
+  result.exact = bitwise;
+  result.tolerance = tolerance;
+  SerialTensors reference{serial_backend, serial};
+  for (const NamedTensor& named : local) {
+    const std::vector<float> values = read_f32(backend, named.tensor);
+    Difference difference;
+    for (const ShardPart& part : named.parts) reference.compare(named, part, values, difference);
+    const double relative = relative_error(difference);
+    const bool wrong = bitwise ? difference.num_wrong > 0 : !(relative <= tolerance);
+    result.max_abs_err = std::max(result.max_abs_err, difference.max_abs);
+    result.rel_norm_err = std::max(result.rel_norm_err, relative);
+    if (!wrong || !result.pass) continue;
+    result.pass = false;
+    result.problem = message(
+        "rank ", rank, ": ", named.name, '[', difference.row, ',', difference.col, "]: expected ",
+        difference.expected, ", got ", difference.got, "; ", difference.num_wrong, " of ",
+        named.tensor.numel(), " elements differ, relative error ", relative,
+        bitwise ? " (exact data: must be equal)" : message(" > ", tolerance));
+  }
+  return result;
+}
+
+CheckResult check_against_serial(Rank& rank, const LayerConfig& config, Backend& serial_backend,
+                                 std::uint64_t seed) {
+  const double tolerance = config.dtype == DType::bf16 ? 2e-2 : 1e-5;
+  CheckResult exact;
+  if (has_exact_data(config.block))
+    exact = run_and_compare(rank, exact_config(config), serial_backend,
+                            Values{Values::Kind::exact, seed}, tolerance);
+  CheckResult random = run_and_compare(rank, config, serial_backend,
+                                       Values{Values::Kind::random, seed}, tolerance);
+  random.exact = exact.exact;
+  random.pass = random.pass && exact.pass;
+  if (!exact.pass) random.problem = exact.problem;
+  return random;
+}
+
+}  // namespace shardmark

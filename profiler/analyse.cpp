@@ -1,0 +1,50 @@
+#include "profiler/analyse.hpp"
+
+#include <algorithm>
+
+namespace shardmark {
+
+std::vector<Span> united(std::vector<Span> spans) {
+  std::erase_if(spans, [](const Span& span) { return span.end_ns <= span.start_ns; });
+  std::ranges::sort(spans, {}, &Span::start_ns);
+  std::vector<Span> result;
+  for (const Span& span : spans) {
+    if (result.empty() || result.back().end_ns < span.start_ns)
+      result.push_back(span);
+    else
+      result.back().end_ns = std::max(result.back().end_ns, span.end_ns);
+  }
+  return result;
+}
+
+std::vector<Span> intersected(std::span<const Span> a, std::span<const Span> b) {
+  std::vector<Span> result;
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const Span common{std::max(a[i].start_ns, b[j].start_ns), std::min(a[i].end_ns, b[j].end_ns)};
+    if (common.start_ns < common.end_ns) result.push_back(common);
+    ++(a[i].end_ns < b[j].end_ns ? i : j);
+  }
+  return result;
+}
+
+std::int64_t length_ns(std::span<const Span> spans) {
+  std::int64_t length = 0;
+  for (const Span& span : spans) length += span.end_ns - span.start_ns;
+  return length;
+}
+
+Occupancy occupancy(std::span<const KernelRecord> records, const Span& window) {
+  std::vector<Span> comp, comm;
+  for (const KernelRecord& record : records) {
+    const Span span{std::max(record.start_ns, window.start_ns),
+                    std::min(record.end_ns, window.end_ns)};
+    (record.kind == OpKind::communication ? comm : comp).push_back(span);
+  }
+  comp = united(std::move(comp));
+  comm = united(std::move(comm));
+  Occupancy result{length_ns(comp), length_ns(comm), length_ns(intersected(comp, comm)), 0};
+  result.exposed_comm_ns = result.comm_ns - result.overlapped_ns;
+  return result;
+}
+
+}  // namespace shardmark
