@@ -40,6 +40,8 @@ VARIANTS = {
 AXES = {"tp": "tensor-parallel degree", "seq": "sequence length", "hidden": "hidden size"}
 # Columns that tell rows apart besides the size axes and the variant.
 OTHERS = ["op_or_block", "model", "phase", "dtype", "batch", "causal", "keep_gathered"]
+# What kernels.csv and results.csv have in common.
+KERNEL_KEY = ["op_or_block", "phase", "dtype", "hidden", "seq", "batch", "tp", "sp", "overlap"]
 MAX_PANELS = 12
 
 
@@ -53,6 +55,13 @@ def number(value):
     return f"{value / 1024:g}k" if value >= 1024 and value % 512 == 0 else f"{value:g}"
 
 
+def with_flags(table):
+    """Booleans are `true` and `false` in the files."""
+    for flag in ("sp", "overlap"):
+        table[flag] = table[flag].astype(str).str.lower() == "true"
+    return table
+
+
 class Run:
     """A run folder: `rows` (status ok), `kernels` and what the footers say."""
 
@@ -63,16 +72,13 @@ class Run:
                 raise NotARun(f"{folder} is not a run folder: it has no {name} "
                               "(a run folder is what a shardmark program wrote with --out)")
         self.info = json.loads((folder / "run.json").read_text())
-        rows = pd.read_csv(folder / "results.csv")
+        rows = with_flags(pd.read_csv(folder / "results.csv"))
         self.left_out = int((rows["status"] != "ok").sum())
         self.rows = rows[rows["status"] == "ok"].reset_index(drop=True)
         if self.rows.empty:
             raise NotARun(f"{folder}/results.csv has no row with status ok: nothing to draw")
-        for flag in ("sp", "overlap"):
-            values = self.rows.get(flag, pd.Series("false", self.rows.index))
-            self.rows[flag] = values.astype(str).str.lower().isin(["true", "1", "on"])
         kernels = folder / "kernels.csv"
-        self.kernels = pd.read_csv(kernels) if kernels.is_file() else pd.DataFrame()
+        self.kernels = with_flags(pd.read_csv(kernels)) if kernels.is_file() else pd.DataFrame()
         self.others = [c for c in OTHERS if c in self.rows and self.rows[c].nunique() > 1]
 
     def peak(self):
@@ -149,7 +155,7 @@ def against(run, out, axis, column, name, ylabel, title, conventions):
     if rows[axis].nunique() < 2:
         print(f"{name}_vs_{axis}: left out, all rows have {axis} {rows[axis].iloc[0]}")
         return
-    if axis != "tp" and (rows["tp"] > 1).any() and column == "exposed_share_pct":
+    if axis != "tp" and (rows["tp"] > 1).any() and column == "exposed_comm_pct":
         rows = rows[rows["tp"] > 1]
     panel_columns = [c for c in ["tp", "hidden", "seq"] + run.others
                      if c != axis and rows[c].nunique() > 1]
@@ -201,8 +207,8 @@ def exposed_title(rows):
     parallel = rows[rows["tp"] > 1]
     if parallel.empty:
         return "No communication: every row has tp 1"
-    low, high = parallel["exposed_share_pct"].min(), parallel["exposed_share_pct"].max()
-    worst = parallel.loc[parallel["exposed_share_pct"].idxmax()]
+    low, high = parallel["exposed_comm_pct"].min(), parallel["exposed_comm_pct"].max()
+    worst = parallel.loc[parallel["exposed_comm_pct"].idxmax()]
     return (f"{low:.0f} to {high:.0f} % of the time is exposed communication; most at "
             f"hidden {number(worst['hidden'])}, seq {number(worst['seq'])}, tp {worst['tp']:g}")
 
@@ -215,9 +221,8 @@ def mfu_title(rows, run):
 
 def plot_lines(run, out):
     rows = run.rows
-    rows["exposed_share_pct"] = 100 * rows["exposed_comm_us"] / rows["window_us"]
     for axis in AXES:
-        against(run, out, axis, "exposed_share_pct", "exposed_communication",
+        against(run, out, axis, "exposed_comm_pct", "exposed_communication",
                 "exposed communication\n(% of the window)", exposed_title(rows),
                 f"{run.describe()}. Exposed: communication in flight while no kernel runs, of the "
                 "profiled iteration from barrier to barrier, on the rank with the most of it.")
@@ -273,7 +278,8 @@ def plot_kernels(run, out):
               for tp in sorted(same["tp"].unique())[-4:]]
     tables = []
     for row in chosen:
-        mine = run.kernels[(run.kernels["row"] == row["row"]) & (run.kernels["rank"] == 0)]
+        mine = run.kernels[(run.kernels[KERNEL_KEY] == row[KERNEL_KEY]).all(axis=1)
+                           & (run.kernels["rank"] == 0)]
         tables.append(mine.groupby(["kind", "op", "kernel"])["total_us"].sum())
     table = pd.concat(tables, axis=1, keys=range(len(tables))).fillna(0.0) / 1e3
     if table.empty:
@@ -319,9 +325,6 @@ def fit_line(bytes_moved, time_us):
 def plot_fit(run, out):
     rows = run.rows
     column = "communication_only_us"
-    if column not in rows:
-        print(f"communication_fit: left out, results.csv has no column {column}")
-        return
     rows = rows[(rows["tp"] > 1) & (rows[column] > 0) & (rows["bytes_analytic"] > 0)]
     if len(rows) < 3 or rows["bytes_analytic"].nunique() < 2:
         print(f"communication_fit: left out, {len(rows)} rows with communication are too few")
