@@ -32,6 +32,7 @@ void Rank::release(const Tensor& tensor, Category category) noexcept {
 
 void Rank::submit(const Op& op, Lane lane) {
   const OpRecord record{next_seq_++, lane, &path_->path, op};
+  if (!std::holds_alternative<Signal>(op)) ++num_submitted_[index_of(lane)];
   if (sink_ != nullptr) sink_->on_op(record);
   backend_.execute(record);
 }
@@ -43,6 +44,13 @@ Fence Rank::signal(Lane lane) {
 }
 
 void Rank::await(Fence fence, Lane lane) { submit(Await{fence}, lane); }
+
+void Rank::order(Lane lane, Lane waiting) {
+  std::uint32_t& ordered = num_ordered_[index_of(lane)][index_of(waiting)];
+  if (ordered == num_submitted_[index_of(lane)]) return;
+  ordered = num_submitted_[index_of(lane)];
+  await(signal(lane), waiting);
+}
 
 Rank::Scope::Scope(Rank& rank, std::string_view name) : rank_{rank}, parent_{rank.path_} {
   auto& children = parent_->children;

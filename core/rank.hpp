@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -44,8 +45,9 @@ class Rank {
   [[nodiscard]] Fence signal(Lane lane);
   /// Makes later ops on `lane` wait for `fence`.
   void await(Fence fence, Lane lane);
-  /// Makes later ops on `waiting` wait for everything submitted so far to `lane`.
-  void order(Lane lane, Lane waiting) { await(signal(lane), waiting); }
+  /// Makes later ops on `waiting` wait for everything submitted so far to `lane`. Does nothing when
+  /// `lane` has been given nothing since the last such call.
+  void order(Lane lane, Lane waiting);
   /// Runs everything to its end.
   void synchronize() { backend_.synchronize(); }
 
@@ -76,6 +78,8 @@ class Rank {
   Backend& backend_;
   OpSink* sink_;
   std::uint32_t next_buffer_{1}, next_fence_{1}, next_seq_{0};
+  std::array<std::uint32_t, num_lanes> num_submitted_{};  ///< per lane, signals not counted
+  std::array<std::array<std::uint32_t, num_lanes>, num_lanes> num_ordered_{};  ///< [lane][waiting]
   std::unique_ptr<PathNode> root_;
   PathNode* path_;
 };

@@ -149,13 +149,14 @@ Tensor ColumnParallelLinear::backward(Rank& rank, State& state, const Tensor& dy
   }
   if (has_input(part)) {
     input_gradient(rank, state);
-    if (parallel.tp.size > 1) reduced = rank.signal(Lane::tp);
-    if (parallel.tp.size > 1 && !parallel.overlap) rank.await(reduced, Lane::compute);
+    // With overlap, the sum over shared heads waits for the tp lane, and so for dx, anyway.
+    const bool waits_anyway = parallel.overlap && has_weight(part) && config_.shared.size > 1;
+    if (parallel.tp.size > 1 && !waits_anyway) reduced = rank.signal(Lane::tp);
+    if (reduced.id != 0 && !parallel.overlap) rank.await(reduced, Lane::compute);
   }
   if (regathers && parallel.overlap) rank.await(gathered, Lane::compute);
   if (has_weight(part)) weight_gradient(rank, state);
-  if (has_input(part) && parallel.tp.size > 1 && parallel.overlap)
-    rank.await(reduced, Lane::compute);
+  if (reduced.id != 0 && parallel.overlap) rank.await(reduced, Lane::compute);
   return state.dx.tensor();
 }
 

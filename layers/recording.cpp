@@ -37,6 +37,11 @@ Recording record_program(const LayerConfig& config, Phase phase, int num_threads
   Rank& rank = *recording.rank;
   {
     const auto program = make_program(rank, config);
+    if (phase == Phase::backward) {  // needs a forward before, which is not part of it
+      rank.set_sink(nullptr);
+      program->forward();
+      rank.set_sink(&list);
+    }
     const auto scope = rank.scope(name_of(phase));
     run_phase(*program, phase);
   }
