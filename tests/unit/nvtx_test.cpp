@@ -1,9 +1,13 @@
 // Runs with the tool of tests/support/nvtx_injection.cpp attached and reads what it was told. The
 // process attaches at its first NVTX call, so everything here shares one log.
 
+#include "core/cpu/backend.hpp"
 #include "core/error.hpp"
 #include "core/functions.hpp"
+#include "core/launch.hpp"
 #include "core/record/backend.hpp"
+#include "profiler/host_collector.hpp"
+#include "profiler/kernel_fanout.hpp"
 #include "profiler/range.hpp"
 
 #include <gmock/gmock.h>
@@ -140,6 +144,39 @@ TEST(NvtxRanges, MessagesOutliveTheRank) {
   const NvtxLog log = read_log();
   EXPECT_EQ(ranges_named(log, "first/fill").size(), 1U);
   EXPECT_EQ(ranges_named(log, "second/fill").size(), 1U);
+}
+
+/// Two ranks on the real executor: every op that runs has one range, on whichever lane.
+TEST(NvtxRanges, CoverTheOpsOfTheCpuBackend) {
+  run_threads(2, [](Transport& transport) {
+    Arena arena{1 << 26};
+    Kernels kernels{1, arena};
+    CpuBackend backend{transport, arena, kernels};
+    const auto ranges = make_nvtx_ranges();
+    HostCollector collector;
+    KernelFanout sinks{{ranges.get(), &collector}};
+    backend.set_kernel_sink(&sinks);
+    Rank rank{transport.rank(), Mesh{{.tp = 2}}, backend};
+    const Group tp = rank.group(Axis::tp);
+    transport.connect(tp, Lane::tp);
+    const Buffer x = rank.allocate({64, 64}, DType::f32, Category::activation);
+    const Buffer y = rank.allocate({64, 64}, DType::f32, Category::activation);
+    const auto scope = rank.scope("executed");
+    fill(rank, x.tensor(), 1);
+    rank.order(Lane::compute, Lane::tp);
+    all_reduce(rank, x.tensor(), tp, Lane::tp);
+    fill(rank, y.tensor(), 1);
+    rank.order(Lane::tp, Lane::compute);
+    add(rank, x.tensor(), y.tensor(), y.tensor());
+    rank.synchronize();
+    EXPECT_EQ(collector.records().size(), 4U);
+  });
+  const NvtxLog log = read_log();
+  EXPECT_EQ(ranges_named(log, "executed/fill").size(), 4U);
+  EXPECT_EQ(ranges_named(log, "executed/all_reduce").size(), 2U);
+  EXPECT_EQ(ranges_named(log, "executed/add").size(), 2U);
+  EXPECT_THAT(log.open, IsEmpty());
+  EXPECT_EQ(log.num_ends_without_start, 0);
 }
 
 }  // namespace
