@@ -1,0 +1,377 @@
+#include "core/cpu/transport_mpi.hpp"
+
+#include "core/cpu/death_notice.hpp"
+#include "core/cpu/reduce.hpp"
+#include "core/host.hpp"
+
+#include <malloc.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <numeric>
+#include <thread>
+
+namespace shardmark {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int tag_gave_up = 1;
+
+std::string text_of(int code) {
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  return MPI_Error_string(code, text.data(), &length) == MPI_SUCCESS ? text.data() : "unknown";
+}
+
+int world_rank() {
+  int rank = 0;
+  SHARDMARK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+  return rank;
+}
+
+int world_size() {
+  int size = 0;
+  SHARDMARK_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+  return size;
+}
+
+template <Reduction reduction>
+void reduce_bf16_for_mpi(void* x, void* accumulated, int* numel, MPI_Datatype*) {
+  reduce_bf16(reduction, static_cast<const std::uint16_t*>(x),
+              static_cast<std::uint16_t*>(accumulated), *numel);
+}
+
+int count_of(const Tensor& whole, std::int64_t parts) {
+  SHARDMARK_CHECK(whole.numel() <= INT_MAX, "a communication of ", whole.numel(),
+                  " elements is too large: MPI counts to ", INT_MAX);
+  return static_cast<int>(whole.numel() / parts);
+}
+
+}  // namespace
+
+void fail_mpi(int code, const char* call, const char* file, int line) {
+  throw Error{message(text_of(code), " (code ", code, ") from ", call), message(file, ':', line)};
+}
+
+void report_mpi(int code, const char* call) noexcept {
+  std::fprintf(stderr, "shardmark: code %d from %s\n", code, call);
+}
+
+// --------------------------------------------------------------------------------- MpiSession
+
+MpiSession::MpiSession(int argc, char** argv) : exceptions_before_{std::uncaught_exceptions()} {
+  constexpr int keep = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, keep);
+  mallopt(M_TRIM_THRESHOLD, keep);
+  mallopt(M_TOP_PAD, 64 << 20);
+  int provided = 0;
+  SHARDMARK_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
+  SHARDMARK_CHECK(provided >= MPI_THREAD_FUNNELED, "MPI gives thread level ", provided,
+                  ", MPI_THREAD_FUNNELED is needed");
+  SHARDMARK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  SHARDMARK_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+}
+
+MpiSession::~MpiSession() {
+  if (std::uncaught_exceptions() > exceptions_before_) return;
+  // MPI_Finalize spins until the last rank has come.
+  MPI_Request request = MPI_REQUEST_NULL;
+  SHARDMARK_MPI_NOEXCEPT(MPI_Ibarrier(MPI_COMM_WORLD, &request));
+  for (int done = 0; done == 0; sched_yield())
+    SHARDMARK_MPI_NOEXCEPT(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+  SHARDMARK_MPI_NOEXCEPT(MPI_Finalize());
+}
+
+// ------------------------------------------------------------------------------- MpiTransport
+
+MpiTransport::MpiTransport() : Transport{world_rank(), world_size()} {
+  SHARDMARK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &control_));
+  SHARDMARK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &notices_));
+  SHARDMARK_MPI(MPI_Type_contiguous(2, MPI_BYTE, &bf16_));
+  SHARDMARK_MPI(MPI_Type_commit(&bf16_));
+  constexpr int commutes = 1;
+  SHARDMARK_MPI(MPI_Op_create(reduce_bf16_for_mpi<Reduction::sum>, commutes, &bf16_ops_[0]));
+  SHARDMARK_MPI(MPI_Op_create(reduce_bf16_for_mpi<Reduction::max>, commutes, &bf16_ops_[1]));
+  requests_.fill(MPI_REQUEST_NULL);
+  gave_up_.resize(static_cast<std::size_t>(size()));
+  ends_.resize(static_cast<std::size_t>(size()));
+  gather_endpoints();
+}
+
+// Communicators stay until MPI_Finalize: MPI_Comm_free is collective, and peers may be gone.
+MpiTransport::~MpiTransport() {
+  for (MPI_Op& op : bf16_ops_) SHARDMARK_MPI_NOEXCEPT(MPI_Op_free(&op));
+  SHARDMARK_MPI_NOEXCEPT(MPI_Type_free(&bf16_));
+}
+
+void MpiTransport::gather_endpoints() {
+  struct Packed {
+    std::array<char, 256> host{};
+    std::int64_t pid{0}, start_ticks{0};
+  };
+  Packed mine;
+  host_name().copy(mine.host.data(), mine.host.size() - 1);
+  mine.pid = ::getpid();
+  mine.start_ticks = process_state(mine.pid).start_ticks;
+  const WaitPolicy before = wait_policy();
+  set_wait_policy({.yield = true});
+  const std::vector<std::byte> all = exchange(std::as_bytes(std::span{&mine, 1}));
+  set_wait_policy(before);
+  for (int peer = 0; peer < size(); ++peer) {
+    Packed packed;
+    std::memcpy(&packed, all.data() + static_cast<std::size_t>(peer) * sizeof packed,
+                sizeof packed);
+    endpoints_.push_back({peer, packed.host.data(), packed.pid});
+    // In another container of the same name its pid would mean something else, or nothing.
+    if (peer != rank() && endpoints_.back().host == host_name() &&
+        process_state(packed.pid).start_ticks == packed.start_ticks)
+      watched_.push_back({peer, packed.pid, packed.start_ticks});
+  }
+  std::vector<WatchedProcess> processes;
+  for (const Watched& peer : watched_)
+    processes.push_back({peer.pid, message("shardmark: rank ", rank(), " (", host_name(),
+                                           "): ", describe(peer.rank), " is gone")});
+  print_death_notices_on_sigusr1(processes);
+}
+
+const MpiTransport::Connection* MpiTransport::find(const Group& group, Lane lane) {
+  const auto& connections = connections_[index_of(lane)];
+  std::size_t& latest = latest_[index_of(lane)];
+  if (latest < connections.size() && same_members(connections[latest].group, group))
+    return &connections[latest];
+  for (std::size_t i = 0; i < connections.size(); ++i)
+    if (same_members(connections[i].group, group)) return &connections[latest = i];
+  return nullptr;
+}
+
+void MpiTransport::connect(const Group& group, Lane lane) {
+  SHARDMARK_CHECK(group.world_rank(group.position) == rank(), "rank ", rank(), " is not member ",
+                  group.position, " of ", group.to_string());
+  if (find(group, lane) != nullptr) return;
+  Connection connection{group, MPI_COMM_NULL};
+  if (group.size > 1) {
+    meet(group, lane);
+    MPI_Group world = MPI_GROUP_NULL;
+    MPI_Group members = MPI_GROUP_NULL;
+    std::array<int, 3> range{group.first, group.world_rank(group.size - 1), group.stride};
+    SHARDMARK_MPI(MPI_Comm_group(control_, &world));
+    SHARDMARK_MPI(
+        MPI_Group_range_incl(world, 1, reinterpret_cast<int(*)[3]>(range.data()), &members));
+    SHARDMARK_MPI(MPI_Comm_create_group(control_, members, static_cast<int>(index_of(lane)),
+                                        &connection.communicator));
+    SHARDMARK_MPI(MPI_Group_free(&members));
+    SHARDMARK_MPI(MPI_Group_free(&world));
+  }
+  connections_[index_of(lane)].push_back(connection);
+}
+
+/// A barrier of the members that does not block in MPI, as MPI_Comm_create_group would.
+void MpiTransport::meet(const Group& group, Lane lane) {
+  std::vector<MPI_Request> requests;
+  const int tag = static_cast<int>(index_of(lane));
+  for (int member = 0; member < group.size; ++member) {
+    const int peer = group.world_rank(member);
+    if (peer == rank()) continue;
+    SHARDMARK_MPI(MPI_Irecv(nullptr, 0, MPI_BYTE, peer, tag, control_, &requests.emplace_back()));
+    SHARDMARK_MPI(MPI_Isend(nullptr, 0, MPI_BYTE, peer, tag, control_, &requests.emplace_back()));
+  }
+  Waiter waiter{*this};
+  for (;;) {
+    int done = 0;
+    SHARDMARK_MPI(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done,
+                              MPI_STATUSES_IGNORE));
+    if (done != 0) return;
+    waiter.pause([&] {
+      return message("the members of ", group.to_string(), " to connect lane ", name_of(lane));
+    });
+  }
+}
+
+void MpiTransport::start(const Op& op, Lane lane) {
+  MPI_Request& request = requests_[index_of(lane)];
+  SHARDMARK_CHECK(request == MPI_REQUEST_NULL, "lane ", name_of(lane), " is busy");
+  const Group* group = group_of(op);
+  SHARDMARK_CHECK(group != nullptr, name_of(op), " is not communication");
+  const Connection* connection = find(*group, lane);
+  SHARDMARK_CHECK(connection != nullptr, group->to_string(), " is not connected on lane ",
+                  name_of(lane));
+  const auto type_of = [this](DType dtype) {
+    return dtype == DType::f32 ? MPI_FLOAT : dtype == DType::bf16 ? bf16_ : MPI_INT32_T;
+  };
+  const auto op_of = [this](DType dtype, Reduction reduction) {
+    if (dtype == DType::bf16) return bf16_ops_[reduction == Reduction::sum ? 0 : 1];
+    return reduction == Reduction::sum ? MPI_SUM : MPI_MAX;
+  };
+  const auto copy_alone = [](const Tensor& x, const Tensor& y) {
+    std::memmove(y.data, x.data, static_cast<std::size_t>(x.bytes()));
+  };
+  const MPI_Comm communicator = connection->communicator;
+  const bool alone = group->size == 1;
+  if (const auto* reduce = std::get_if<AllReduce>(&op)) {
+    const Tensor& x = reduce->x;
+    if (!alone)
+      SHARDMARK_MPI(MPI_Iallreduce(MPI_IN_PLACE, x.data, count_of(x, 1), type_of(x.dtype),
+                                   op_of(x.dtype, reduce->reduction), communicator, &request));
+  } else if (const auto* gather = std::get_if<AllGather>(&op)) {
+    const int count = count_of(gather->y, group->size);
+    const MPI_Datatype type = type_of(gather->x.dtype);
+    const std::byte* own = gather->y.data + group->position * gather->x.bytes();
+    if (alone)
+      copy_alone(gather->x, gather->y);
+    else
+      SHARDMARK_MPI(MPI_Iallgather(own == gather->x.data ? MPI_IN_PLACE : gather->x.data, count,
+                                   type, gather->y.data, count, type, communicator, &request));
+  } else if (const auto* scatter = std::get_if<ReduceScatter>(&op)) {
+    const Tensor& x = scatter->x;
+    if (alone)
+      copy_alone(x, scatter->y);
+    else
+      SHARDMARK_MPI(MPI_Ireduce_scatter_block(x.data, scatter->y.data, count_of(x, group->size),
+                                              type_of(x.dtype), op_of(x.dtype, Reduction::sum),
+                                              communicator, &request));
+  }
+  count(op);
+}
+
+bool MpiTransport::test(Lane lane) {
+  int done = 0;
+  SHARDMARK_MPI(MPI_Test(&requests_[index_of(lane)], &done, MPI_STATUS_IGNORE));
+  return done != 0;
+}
+
+void MpiTransport::start_exchange(std::span<const std::byte> mine, std::span<std::byte> all) {
+  SHARDMARK_CHECK(mine.size() <= INT_MAX, "an exchange of ", mine.size(), " bytes is too large");
+  const int bytes = static_cast<int>(mine.size());
+  SHARDMARK_MPI(MPI_Iallgather(mine.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, control_,
+                               &exchange_request_));
+}
+
+bool MpiTransport::test_exchange() {
+  int done = 0;
+  SHARDMARK_MPI(MPI_Test(&exchange_request_, &done, MPI_STATUS_IGNORE));
+  return done != 0;
+}
+
+// ------------------------------------------------------------------------- who is still there
+
+std::string MpiTransport::describe(int rank) const {
+  const Endpoint& at = endpoints_[static_cast<std::size_t>(rank)];
+  return message("rank ", rank, " (host ", at.host, ", pid ", at.pid, ")");
+}
+
+std::string MpiTransport::find_dead_peer() {
+  for (const Watched& peer : watched_) {
+    const ProcessState state = process_state(peer.pid);
+    if (!state.alive() || state.start_ticks != peer.start_ticks)
+      return describe(peer.rank) + " is gone";
+  }
+  look_for_notices();
+  const auto found = std::ranges::find_if(gave_up_, [](std::uint8_t value) { return value != 0; });
+  if (found == gave_up_.end()) return {};
+  send_notices();
+  return describe(static_cast<int>(found - gave_up_.begin())) + " gave up waiting";
+}
+
+void MpiTransport::send_notices() {
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    MPI_Request request = MPI_REQUEST_NULL;
+    SHARDMARK_MPI(MPI_Isend(nullptr, 0, MPI_BYTE, peer, tag_gave_up, notices_, &request));
+    SHARDMARK_MPI(MPI_Request_free(&request));
+  }
+}
+
+void MpiTransport::look_for_notices() {
+  for (;;) {
+    int found = 0;
+    MPI_Status status{};
+    SHARDMARK_MPI(MPI_Iprobe(MPI_ANY_SOURCE, tag_gave_up, notices_, &found, &status));
+    if (found == 0) return;
+    SHARDMARK_MPI(MPI_Recv(nullptr, 0, MPI_BYTE, status.MPI_SOURCE, tag_gave_up, notices_,
+                           MPI_STATUS_IGNORE));
+    gave_up_[static_cast<std::size_t>(status.MPI_SOURCE)] = 1;
+  }
+}
+
+std::string MpiTransport::give_up() {
+  send_notices();
+  std::string silent;
+  for (int look = 0; look < 50; ++look) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    look_for_notices();
+    silent.clear();
+    for (int peer = 0; peer < size(); ++peer)
+      if (peer != rank() && gave_up_[static_cast<std::size_t>(peer)] == 0)
+        silent += (silent.empty() ? "" : ", ") + describe(peer);
+    if (silent.empty()) break;
+  }
+  return silent;
+}
+
+std::vector<MpiTransport::End> MpiTransport::agree_on_end(const End& mine, double timeout_s) {
+  my_end_ = mine;
+  MPI_Request request = MPI_REQUEST_NULL;
+  SHARDMARK_MPI(MPI_Iallgather(&my_end_, sizeof my_end_, MPI_BYTE, ends_.data(), sizeof my_end_,
+                               MPI_BYTE, notices_, &request));
+  const Clock::time_point begin = Clock::now();
+  int num_suspicions = 0;
+  for (int look = 1;; ++look) {
+    int done = 0;
+    SHARDMARK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+    if (done != 0) return ends_;
+    if (look < 1000) {
+      sched_yield();
+      continue;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    if (timeout_s > 0 && Clock::now() - begin > std::chrono::duration<double>{timeout_s}) return {};
+    if (look % 250 != 0) continue;
+    num_suspicions = find_dead_peer().empty() ? 0 : num_suspicions + 1;
+    if (num_suspicions > 1) return {};
+  }
+}
+
+void MpiTransport::abort(int exit_code) {
+  std::cout.flush();
+  std::fflush(nullptr);
+  // mpirun drops what is still in its pipes when a rank aborts.
+  std::this_thread::sleep_for(std::chrono::milliseconds{100});
+  MPI_Abort(MPI_COMM_WORLD, exit_code);
+  std::_Exit(exit_code);
+}
+
+// --------------------------------------------------------------------------------- local rank
+
+LocalRank MpiTransport::local_rank() {
+  const int from_launcher = local_rank_from_launcher();
+  int from_names = 0;
+  for (const Endpoint& at : endpoints_)
+    if (at.rank < rank() && at.host == endpoints_[static_cast<std::size_t>(rank())].host)
+      ++from_names;
+  barrier();
+  MPI_Comm shared = MPI_COMM_NULL;
+  int from_split = 0;
+  SHARDMARK_MPI(
+      MPI_Comm_split_type(control_, MPI_COMM_TYPE_SHARED, rank(), MPI_INFO_NULL, &shared));
+  SHARDMARK_MPI(MPI_Comm_rank(shared, &from_split));
+  SHARDMARK_MPI(MPI_Comm_free(&shared));
+
+  LocalRank result{from_names, "host names", {}};
+  if (from_launcher >= 0) result = {from_launcher, "launcher", {}};
+  if ((from_launcher >= 0 && from_launcher != from_names) || from_names != from_split)
+    result.warning =
+        message("local rank of rank ", rank(), ": launcher ",
+                from_launcher < 0 ? "says nothing" : std::to_string(from_launcher), ", host names ",
+                from_names, ", MPI_COMM_TYPE_SHARED ", from_split, "; using ", result.rank);
+  return result;
+}
+
+}  // namespace shardmark

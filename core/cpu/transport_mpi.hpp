@@ -1,0 +1,124 @@
+#pragma once
+
+// Compiled only where MPI was found (SHARDMARK_HAVE_MPI).
+
+#include "core/error.hpp"
+#include "core/transport.hpp"
+
+#include <mpi.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shardmark {
+
+/// "MPI_Iallreduce failed: <text of the code>", as an Error.
+[[noreturn]] void fail_mpi(int code, const char* call, const char* file, int line);
+void report_mpi(int code, const char* call) noexcept;
+
+/// Calls MPI; throws Error with the code's text and the call.
+#define SHARDMARK_MPI(call)                                               \
+  do {                                                                    \
+    if (const int shardmark_code = (call); shardmark_code != MPI_SUCCESS) \
+      ::shardmark::fail_mpi(shardmark_code, #call, __FILE__, __LINE__);   \
+  } while (false)
+/// For destructors: prints instead of throwing.
+#define SHARDMARK_MPI_NOEXCEPT(call)                                      \
+  do {                                                                    \
+    if (const int shardmark_code = (call); shardmark_code != MPI_SUCCESS) \
+      ::shardmark::report_mpi(shardmark_code, #call);                     \
+  } while (false)
+
+/// MPI between MPI_Init and MPI_Finalize. Create it before the process allocates much: it tells the
+/// C library to keep large blocks, since otherwise every temporary buffer of MPI is faulted in
+/// anew, which costs ten times the bandwidth.
+class MpiSession {
+ public:
+  MpiSession(int argc, char** argv);
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+  /// Finalizes unless an exception is in flight: then peers may be gone, and it would hang.
+  ~MpiSession();
+
+ private:
+  int exceptions_before_;
+};
+
+/// This process' rank among those of its host.
+struct LocalRank {
+  int rank{0};
+  std::string source;   ///< "launcher" or "host names"
+  std::string warning;  ///< not empty when these disagree
+};
+
+/// Ranks as processes of an MPI job. Never blocks in MPI: with more ranks than cores that costs
+/// milliseconds per call, because MPICH spins. One per process, within an MpiSession.
+class MpiTransport final : public Transport {
+ public:
+  MpiTransport();
+  ~MpiTransport() override;
+
+  [[nodiscard]] std::string_view name() const override { return "mpi"; }
+  /// Waits for the members before it makes the communicator, and so notices when one is gone.
+  void connect(const Group& group, Lane lane) override;
+  /// An op of more than 2^31 - 1 elements per member is an Error.
+  void start(const Op& op, Lane lane) override;
+  [[nodiscard]] bool test(Lane lane) override;
+  [[nodiscard]] const std::vector<Endpoint>& endpoints() const override { return endpoints_; }
+  [[nodiscard]] std::string find_dead_peer() override;
+  [[nodiscard]] std::string give_up() override;
+  [[noreturn]] void abort(int exit_code) override;
+
+  /// Collective. From the launcher's variables, else host names; compared with MPI's own split,
+  /// which some MPICH versions get wrong.
+  [[nodiscard]] LocalRank local_rank();
+
+  /// How one rank's program ended, for `agree_on_end`.
+  struct End {
+    std::int64_t exit_code{0};
+    std::uint64_t error_hash{0};  ///< equal errors have equal hashes
+  };
+  /// Tells every rank how this one ended and returns all ends in rank order; empty when not all
+  /// ranks have answered after `timeout_s` (0: no limit) or one of them is gone. Apart from
+  /// `exchange`, which peers may be in the middle of.
+  [[nodiscard]] std::vector<End> agree_on_end(const End& mine, double timeout_s);
+
+ private:
+  struct Connection {
+    Group group;
+    MPI_Comm communicator{MPI_COMM_NULL};
+  };
+  /// A process of this host that find_dead_peer can see.
+  struct Watched {
+    int rank{0};
+    std::int64_t pid{0}, start_ticks{0};
+  };
+
+  void start_exchange(std::span<const std::byte> mine, std::span<std::byte> all) override;
+  [[nodiscard]] bool test_exchange() override;
+
+  void gather_endpoints();
+  [[nodiscard]] const Connection* find(const Group& group, Lane lane);
+  void meet(const Group& group, Lane lane);
+  [[nodiscard]] std::string describe(int rank) const;
+  void send_notices();
+  void look_for_notices();
+
+  MPI_Comm control_{MPI_COMM_NULL};  ///< exchange, and the meetings of `connect`
+  MPI_Comm notices_{MPI_COMM_NULL};  ///< who gave up, and how ranks ended
+  MPI_Datatype bf16_{MPI_DATATYPE_NULL};
+  std::array<MPI_Op, 2> bf16_ops_{MPI_OP_NULL, MPI_OP_NULL};
+  std::array<std::vector<Connection>, num_lanes> connections_;
+  std::array<std::size_t, num_lanes> latest_{};  ///< of each lane: mostly the one that is wanted
+  std::array<MPI_Request, num_lanes> requests_;
+  MPI_Request exchange_request_{MPI_REQUEST_NULL};
+  std::vector<Endpoint> endpoints_;
+  std::vector<Watched> watched_;
+  std::vector<std::uint8_t> gave_up_;  ///< per rank
+  End my_end_;
+  std::vector<End> ends_;
+};
+
+}  // namespace shardmark

@@ -1,0 +1,30 @@
+# cmake -DMPIEXEC=... -DNUMPROC_FLAG=-n -DPROGRAM=... -DMODE=... [-DCULPRIT=1] [-DRANKS=3]
+#   [-DMPIEXEC_OPTIONS=...] -DCODES=9;1 [-DOUTPUT=regex] -P launch_fault_test.cmake
+# Runs launch_fault_program and checks exit code (one of CODES, "nonzero" for any but 0) and output.
+cmake_minimum_required(VERSION 3.25)
+if(NOT DEFINED RANKS)
+  set(RANKS 3)
+endif()
+execute_process(
+  COMMAND ${MPIEXEC} ${MPIEXEC_OPTIONS} ${NUMPROC_FLAG} ${RANKS} ${PROGRAM} ${MODE} ${CULPRIT}
+  RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err TIMEOUT 10)
+if(CODES STREQUAL "nonzero")
+  if(code EQUAL 0 OR NOT code MATCHES "^[0-9]+$")
+    message(FATAL_ERROR "exit code ${code}, expected one that is not 0 within 10 s\n${out}${err}")
+  endif()
+elseif(NOT code IN_LIST CODES)
+  message(FATAL_ERROR "exit code ${code}, expected ${CODES}\n${out}${err}")
+endif()
+string(APPEND out "${err}")
+foreach(pattern IN LISTS OUTPUT)
+  if(NOT out MATCHES "${pattern}")
+    message(FATAL_ERROR "the output does not match ${pattern}:\n${out}")
+  endif()
+endforeach()
+if(ONCE)
+  string(REGEX MATCHALL "${ONCE}" found "${out}")
+  list(LENGTH found count)
+  if(NOT count EQUAL 1)
+    message(FATAL_ERROR "${ONCE} was printed ${count} times:\n${out}")
+  endif()
+endif()
