@@ -22,9 +22,9 @@ void reduce_twice(Rank& rank, Lane tp_lane, Lane dp_lane, bool dp_first) {
   const Buffer x = rank.allocate({4}, DType::f32, Category::activation);
   for (const bool dp : {dp_first, !dp_first}) {
     const Lane lane = dp ? dp_lane : tp_lane;
-    rank.order(Lane::compute, lane);
+    rank.await(rank.signal(Lane::compute), lane);
     all_reduce(rank, x.tensor(), rank.group(dp ? Axis::dp : Axis::tp), lane);
-    rank.order(lane, Lane::compute);
+    rank.await(rank.signal(lane), Lane::compute);
   }
 }
 

@@ -194,14 +194,14 @@ TEST(Fault, BadSpecsAreInputErrors) {
               AllOf(HasSubstr("'rank=x' is not rank=NUMBER"), HasSubstr("hang:rank=1:op=40")));
 }
 
-/// Three fills of one tensor under a fault; returns its first and last element.
+/// Three fills of one tensor, ops 2, 5 and 8, under a fault; returns its first and last element.
 std::vector<float> fill_three_times(const std::string& spec, int rank_id = 1) {
   FakeBackend fake;
   FaultBackend backend{fake, rank_id, parse_fault(spec)};
   Rank rank{rank_id, two_ranks, backend};
   const Buffer x = rank.allocate({2, 3}, DType::f32, Category::weight);
   for (int i = 0; i < 3; ++i) {
-    rank.order(Lane::compute, Lane::tp);
+    rank.await(rank.signal(Lane::compute), Lane::tp);
     fill(rank, x.tensor(), static_cast<float>(i));
   }
   const float* values = x.tensor().as<float>();
