@@ -1,10 +1,10 @@
 #pragma once
 
-#include <cstdint>
-#include <memory>
-
 #include "core/cpu/arena.hpp"
 #include "core/ops.hpp"
+
+#include <cstdint>
+#include <memory>
 
 namespace shardmark {
 
