@@ -92,13 +92,19 @@ class Run:
         return ", ".join(parts)
 
     def machine(self):
-        info = self.info.get("machine", {})
-        parts = [info.get("cpu"), f"{info['cores']} cores" if "cores" in info else None,
-                 self.info.get("mpi")]
-        return ", ".join(str(part) for part in parts if part)
+        machine, libraries = self.info.get("machine", {}), self.info.get("libraries", {})
+        transport = self.info.get("transport", "")
+        parts = [machine.get("cpu_model"), f"{machine.get('cores_available', '?')} cores",
+                 libraries.get("mpi", "").replace(" Version:", "") if transport == "mpi"
+                 else "ranks are threads",
+                 f"oneDNN {libraries.get('onednn', '?')}"]
+        return ", ".join(part for part in parts if part)
 
     def footer(self):
-        commit = str(self.info.get("commit", "unknown"))[:10]
+        source = self.info.get("source", {})
+        commit = str(source.get("git_commit", "unknown"))[:10]
+        if str(source.get("git_dirty", "")).lower() in ("true", "1"):
+            commit += " with changes"
         parts = [f"run {self.info.get('run_id', self.folder.name)}", f"commit {commit}",
                  self.machine()]
         if self.left_out:
