@@ -1,10 +1,10 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "core/record.hpp"
 #include "core/types.hpp"
+
+#include <cstddef>
+#include <cstdint>
 
 namespace shardmark {
 

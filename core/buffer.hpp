@@ -1,8 +1,8 @@
 #pragma once
 
-#include <utility>
-
 #include "core/tensor.hpp"
+
+#include <utility>
 
 namespace shardmark {
 

@@ -52,9 +52,8 @@ template <class... Parts>
 }  // namespace shardmark
 
 /// Always on. The message arguments are streamed only when the condition is false.
-#define SHARDMARK_CHECK(condition, ...)                                            \
-  do {                                                                             \
-    if (!(condition)) [[unlikely]]                                                 \
-      ::shardmark::fail_check(#condition, __FILE__, __LINE__,                      \
-                              ::shardmark::message(__VA_ARGS__));                  \
+#define SHARDMARK_CHECK(condition, ...)                                                           \
+  do {                                                                                            \
+    if (!(condition)) [[unlikely]]                                                                \
+      ::shardmark::fail_check(#condition, __FILE__, __LINE__, ::shardmark::message(__VA_ARGS__)); \
   } while (false)

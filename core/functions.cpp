@@ -61,8 +61,8 @@ void matmul_bias(Rank& rank, const Tensor& a, const Tensor& b, const Tensor& bia
                  const MatmulOptions& options) {
   const auto [m, k] = extents(a, options.transpose_a);
   const auto [k_b, n] = extents(b, options.transpose_b);
-  SHARDMARK_CHECK(k == k_b && c.rows() == m && c.cols() == n, "matmul: ", m, "x", k, " times ",
-                  k_b, "x", n, " into ", c.shape.to_string());
+  SHARDMARK_CHECK(k == k_b && c.rows() == m && c.cols() == n, "matmul: ", m, "x", k, " times ", k_b,
+                  "x", n, " into ", c.shape.to_string());
   check_dtype("matmul b", b, a.dtype);
   check_dtype("matmul bias", bias, a.dtype);
   check_vector("matmul bias", bias, n);

@@ -4,9 +4,12 @@
 #ifdef SHARDMARK_HAVE_MPI
 
 #include "core/cpu/transport_mpi.hpp"
+#include "core/host.hpp"
+#include "core/keeper.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 namespace shardmark {
@@ -38,6 +41,8 @@ bool is_a(const std::exception_ptr& error) {
 }  // namespace
 
 int run_mpi(int argc, char** argv, const RankBody& body) {
+  std::optional<Keeper> keeper;
+  if (!detect_launcher().empty()) keeper.emplace();
   MpiSession session{argc, argv};
   MpiTransport transport;
   transport.set_wait_policy({.yield = is_oversubscribed(transport, 1)});
@@ -76,6 +81,7 @@ int run_mpi(int argc, char** argv, const RankBody& body) {
   const bool orderly = std::ranges::all_of(
       ends, [](const auto& end) { return end.exit_code == 0 || end.exit_code == 2; });
   if (!orderly) transport.abort(static_cast<int>(worst));
+  if (worst == 0 && keeper) keeper->completed();
   return static_cast<int>(worst);
 }
 

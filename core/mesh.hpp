@@ -1,10 +1,10 @@
 #pragma once
 
+#include "core/types.hpp"
+
 #include <array>
 #include <compare>
 #include <vector>
-
-#include "core/types.hpp"
 
 namespace shardmark {
 

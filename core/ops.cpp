@@ -12,54 +12,87 @@ Touches without_absent(Touches touched) {
 }
 
 Touches raw_touches(const Op& op) {
-  return std::visit(
-      overloaded{
-          [](const Matmul& m) {
-            Touches t{{m.a, m.b, m.bias}, {m.c}};
-            if (m.accumulate) t.reads.push_back(m.c);
-            return t;
-          },
-          [](const Add& o) { return Touches{{o.a, o.b}, {o.y}}; },
-          [](const AddBias& o) { return Touches{{o.x, o.bias}, {o.y}}; },
-          [](const SumRows& o) { return Touches{{o.x}, {o.y}}; },
-          [](const Copy& o) { return Touches{{o.x}, {o.y}}; },
-          [](const Fill& o) { return Touches{{}, {o.x}}; },
-          [](const Gelu& o) { return Touches{{o.x}, {o.y}}; },
-          [](const GeluBackward& o) { return Touches{{o.x, o.dy}, {o.dx}}; },
-          [](const SwiGlu& o) { return Touches{{o.gate, o.up}, {o.y}}; },
-          [](const SwiGluBackward& o) {
-            return Touches{{o.gate, o.up, o.dy}, {o.dgate, o.dup}};
-          },
-          [](const Norm& o) { return Touches{{o.x, o.gain, o.bias}, {o.y, o.stats}}; },
-          [](const NormBackward& o) {
-            return Touches{{o.x, o.gain, o.stats, o.dy}, {o.dx, o.dgain, o.dbias}};
-          },
-          [](const Attention& o) { return Touches{{o.q, o.k, o.v}, {o.o, o.lse}}; },
-          [](const AttentionBackward& o) {
-            return Touches{{o.q, o.k, o.v, o.o, o.lse, o.d_o}, {o.dq, o.dk, o.dv}};
-          },
-          [](const Rope& o) { return Touches{{o.x}, {o.x}}; },
-          [](const Embedding& o) {
-            Touches t{{o.ids, o.table}, {o.y}};
-            if (o.accumulate) t.reads.push_back(o.y);
-            return t;
-          },
-          [](const EmbeddingBackward& o) { return Touches{{o.ids, o.dy}, {o.dtable}}; },
-          [](const RowMax& o) { return Touches{{o.logits}, {o.maximum}}; },
-          [](const CrossEntropySum& o) {
-            return Touches{{o.logits, o.targets, o.maximum}, {o.partials}};
-          },
-          [](const CrossEntropyLoss& o) { return Touches{{o.maximum, o.partials}, {o.loss}}; },
-          [](const CrossEntropyBackward& o) {
-            return Touches{{o.logits, o.targets, o.maximum, o.partials}, {o.dlogits}};
-          },
-          [](const AllReduce& o) { return Touches{{o.x}, {o.x}}; },
-          [](const AllGather& o) { return Touches{{o.x}, {o.y}}; },
-          [](const ReduceScatter& o) { return Touches{{o.x}, {o.y}}; },
-          [](const Signal&) { return Touches{}; },
-          [](const Await&) { return Touches{}; },
-      },
-      op);
+  return std::visit(overloaded{
+                        [](const Matmul& m) {
+                          Touches t{{m.a, m.b, m.bias}, {m.c}};
+                          if (m.accumulate) t.reads.push_back(m.c);
+                          return t;
+                        },
+                        [](const Add& o) {
+                          return Touches{{o.a, o.b}, {o.y}};
+                        },
+                        [](const AddBias& o) {
+                          return Touches{{o.x, o.bias}, {o.y}};
+                        },
+                        [](const SumRows& o) {
+                          return Touches{{o.x}, {o.y}};
+                        },
+                        [](const Copy& o) {
+                          return Touches{{o.x}, {o.y}};
+                        },
+                        [](const Fill& o) {
+                          return Touches{{}, {o.x}};
+                        },
+                        [](const Gelu& o) {
+                          return Touches{{o.x}, {o.y}};
+                        },
+                        [](const GeluBackward& o) {
+                          return Touches{{o.x, o.dy}, {o.dx}};
+                        },
+                        [](const SwiGlu& o) {
+                          return Touches{{o.gate, o.up}, {o.y}};
+                        },
+                        [](const SwiGluBackward& o) {
+                          return Touches{{o.gate, o.up, o.dy}, {o.dgate, o.dup}};
+                        },
+                        [](const Norm& o) {
+                          return Touches{{o.x, o.gain, o.bias}, {o.y, o.stats}};
+                        },
+                        [](const NormBackward& o) {
+                          return Touches{{o.x, o.gain, o.stats, o.dy}, {o.dx, o.dgain, o.dbias}};
+                        },
+                        [](const Attention& o) {
+                          return Touches{{o.q, o.k, o.v}, {o.o, o.lse}};
+                        },
+                        [](const AttentionBackward& o) {
+                          return Touches{{o.q, o.k, o.v, o.o, o.lse, o.d_o}, {o.dq, o.dk, o.dv}};
+                        },
+                        [](const Rope& o) {
+                          return Touches{{o.x}, {o.x}};
+                        },
+                        [](const Embedding& o) {
+                          Touches t{{o.ids, o.table}, {o.y}};
+                          if (o.accumulate) t.reads.push_back(o.y);
+                          return t;
+                        },
+                        [](const EmbeddingBackward& o) {
+                          return Touches{{o.ids, o.dy}, {o.dtable}};
+                        },
+                        [](const RowMax& o) {
+                          return Touches{{o.logits}, {o.maximum}};
+                        },
+                        [](const CrossEntropySum& o) {
+                          return Touches{{o.logits, o.targets, o.maximum}, {o.partials}};
+                        },
+                        [](const CrossEntropyLoss& o) {
+                          return Touches{{o.maximum, o.partials}, {o.loss}};
+                        },
+                        [](const CrossEntropyBackward& o) {
+                          return Touches{{o.logits, o.targets, o.maximum, o.partials}, {o.dlogits}};
+                        },
+                        [](const AllReduce& o) {
+                          return Touches{{o.x}, {o.x}};
+                        },
+                        [](const AllGather& o) {
+                          return Touches{{o.x}, {o.y}};
+                        },
+                        [](const ReduceScatter& o) {
+                          return Touches{{o.x}, {o.y}};
+                        },
+                        [](const Signal&) { return Touches{}; },
+                        [](const Await&) { return Touches{}; },
+                    },
+                    op);
 }
 
 /// Unmasked (query, key) pairs of one head.
@@ -82,16 +115,32 @@ OpKind kind_of(const Op& op) {
 }
 
 std::string_view name_of(const Op& op) {
-  static constexpr std::array<std::string_view, 26> names{
-      "matmul",     "add",       "add_bias",
-      "sum_rows",   "copy",      "fill",
-      "gelu",       "gelu_bwd",  "swiglu",
-      "swiglu_bwd", "norm",      "norm_bwd",
-      "attention",  "attention_bwd",      "rope",
-      "embedding",  "embedding_bwd",      "row_max",
-      "cross_entropy_sum", "cross_entropy_loss", "cross_entropy_bwd",
-      "all_reduce", "all_gather", "reduce_scatter",
-      "signal",     "await"};
+  static constexpr std::array<std::string_view, 26> names{"matmul",
+                                                          "add",
+                                                          "add_bias",
+                                                          "sum_rows",
+                                                          "copy",
+                                                          "fill",
+                                                          "gelu",
+                                                          "gelu_bwd",
+                                                          "swiglu",
+                                                          "swiglu_bwd",
+                                                          "norm",
+                                                          "norm_bwd",
+                                                          "attention",
+                                                          "attention_bwd",
+                                                          "rope",
+                                                          "embedding",
+                                                          "embedding_bwd",
+                                                          "row_max",
+                                                          "cross_entropy_sum",
+                                                          "cross_entropy_loss",
+                                                          "cross_entropy_bwd",
+                                                          "all_reduce",
+                                                          "all_gather",
+                                                          "reduce_scatter",
+                                                          "signal",
+                                                          "await"};
   static_assert(names.size() == std::variant_size_v<Op>);
   return names[op.index()];
 }

@@ -6,14 +6,14 @@
 //
 // Letters: T tokens (rows), D/K/N columns, V vocabulary (local part), H query heads.
 
+#include "core/mesh.hpp"
+#include "core/tensor.hpp"
+#include "core/types.hpp"
+
 #include <array>
 #include <string_view>
 #include <variant>
 #include <vector>
-
-#include "core/mesh.hpp"
-#include "core/tensor.hpp"
-#include "core/types.hpp"
 
 namespace shardmark {
 

@@ -1,17 +1,17 @@
 #pragma once
 
+#include "core/backend.hpp"
+#include "core/buffer.hpp"
+#include "core/mesh.hpp"
+#include "core/ops.hpp"
+#include "core/record.hpp"
+
 #include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
-
-#include "core/backend.hpp"
-#include "core/buffer.hpp"
-#include "core/mesh.hpp"
-#include "core/ops.hpp"
-#include "core/record.hpp"
 
 namespace shardmark {
 

@@ -24,7 +24,8 @@ std::string to_string(const OpRecord& record) {
   if (const Group* group = group_of(record.op)) text += ' ' + group->to_string();
   if (const auto* signal = std::get_if<Signal>(&record.op))
     text += message(" fence", signal->fence.id);
-  if (const auto* await = std::get_if<Await>(&record.op)) text += message(" fence", await->fence.id);
+  if (const auto* await = std::get_if<Await>(&record.op))
+    text += message(" fence", await->fence.id);
   return text;
 }
 

@@ -1,11 +1,11 @@
 #pragma once
 
+#include "core/ops.hpp"
+#include "core/types.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include "core/ops.hpp"
-#include "core/types.hpp"
 
 namespace shardmark {
 
@@ -20,10 +20,10 @@ struct OpRecord {
 
 /// One interval of work on a device: a kernel, or one tile of a long one, or one communication.
 struct KernelRecord {
-  std::uint32_t op_seq{0};     ///< OpRecord::seq of the op it belongs to
-  Lane lane{Lane::compute};    ///< the stream
+  std::uint32_t op_seq{0};   ///< OpRecord::seq of the op it belongs to
+  Lane lane{Lane::compute};  ///< the stream
   OpKind kind{OpKind::compute};
-  const char* name{""};        ///< implementation as its library calls it; static storage
+  const char* name{""};                 ///< implementation as its library calls it; static storage
   std::int64_t start_ns{0}, end_ns{0};  ///< steady clock of the process
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cstdint>
-
 #include "core/types.hpp"
+
+#include <cstdint>
 
 namespace shardmark {
 
@@ -10,7 +10,7 @@ namespace shardmark {
 /// elements apart. `data` is null on the record backend; everything else is the same on every
 /// backend. A default-constructed tensor means "not there" (an absent bias, say).
 struct Tensor {
-  std::uint32_t buffer{0};     ///< id given by Rank::allocate; 0 = no tensor
+  std::uint32_t buffer{0};  ///< id given by Rank::allocate; 0 = no tensor
   DType dtype{DType::f32};
   Shape shape{};
   std::int64_t offset{0};      ///< elements from the start of the buffer to the first element

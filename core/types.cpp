@@ -28,8 +28,8 @@ std::string_view name_of(Category category) {
 }
 
 Shape::Shape(std::initializer_list<std::int64_t> extents) {
-  SHARDMARK_CHECK(extents.size() >= 1 && extents.size() <= max_dims, "a shape has 1 to 4 dims, not ",
-                  extents.size());
+  SHARDMARK_CHECK(extents.size() >= 1 && extents.size() <= max_dims,
+                  "a shape has 1 to 4 dims, not ", extents.size());
   for (const std::int64_t extent : extents) {
     SHARDMARK_CHECK(extent >= 0, "extent ", extent, " of dim ", int{num_dims_}, " is negative");
     extents_[num_dims_++] = extent;

@@ -22,9 +22,8 @@ ColumnParallelLinear::Config qkv_config(const LayerConfig& config) {
   const double scale = std::sqrt(3.0 / static_cast<double>(shape.hidden));
   const auto part = [&](const char* of, std::int64_t width, std::int64_t first, std::int64_t count,
                         ExactRule rule) {
-    return ShardPart{of,    {shape.hidden, width},
-                     0,     first,
-                     count, Init{0, scale, rule, 1, 4, shape.head_dim}};
+    return ShardPart{
+        of, {shape.hidden, width}, 0, first, count, Init{0, scale, rule, 1, 4, shape.head_dim}};
   };
   const std::int64_t q_count = shape.query_width() / tp.size;
   const std::int64_t kv_count = local_kv_heads(config) * shape.head_dim;
@@ -81,8 +80,8 @@ AttentionLayer::State AttentionLayer::make_state(Rank& rank) const {
   state.qkv = qkv_.make_state(rank);
   state.projection = projection_.make_state(rank);
   state.o = rank.allocate({tokens, local_.heads * local_.head_dim}, dtype_, Category::activation);
-  state.lse = rank.allocate({local_.batch, local_.heads, local_.seq}, DType::f32,
-                            Category::activation);
+  state.lse =
+      rank.allocate({local_.batch, local_.heads, local_.seq}, DType::f32, Category::activation);
   state.dqkv = rank.allocate({tokens, qkv_.columns()}, dtype_, Category::gradient);
   return state;
 }
@@ -117,8 +116,8 @@ Tensor AttentionLayer::backward(Rank& rank, State& state, const Tensor& dy, Part
   if (has_input(part)) {
     const auto [q, k, v] = heads(state.qkv_y);
     const auto [dq, dk, dv] = heads(dqkv);
-    attention_backward(
-        rank, {q, k, v, state.o.tensor(), state.lse.tensor(), d_o, dq, dk, dv, local_});
+    attention_backward(rank,
+                       {q, k, v, state.o.tensor(), state.lse.tensor(), d_o, dq, dk, dv, local_});
     rotate(rank, dqkv, true);
   }
   return qkv_.backward(rank, state.qkv, dqkv, part);

@@ -3,8 +3,8 @@
 namespace shardmark {
 
 NormLayer::Config norm_config(const LayerConfig& config, std::string name) {
-  return {std::move(name),     config.parallel,     config.dtype,
-          config.shape.tokens(), config.shape.hidden, config.shape.norm,
+  return {std::move(name),          config.parallel,     config.dtype,
+          config.shape.tokens(),    config.shape.hidden, config.shape.norm,
           config.shape.norm_epsilon};
 }
 
@@ -66,8 +66,7 @@ void TransformerBlock::list_state(const State& state, NamedTensors& into) const 
   const Prefix prefix{into, name_};
   const std::int64_t tokens = config_.shape.tokens();
   const auto list = [&](const char* name, const Buffer& buffer, Role role, const char* formula) {
-    into.push_back(
-        token_tensor(config_.parallel, name, buffer.tensor(), tokens, role, formula));
+    into.push_back(token_tensor(config_.parallel, name, buffer.tensor(), tokens, role, formula));
   };
   norm1_.list_state(state.norm1, into);
   attention_.list_state(state.attention, into);

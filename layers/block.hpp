@@ -1,10 +1,10 @@
 #pragma once
 
-#include <string>
-
 #include "layers/attention.hpp"
 #include "layers/mlp.hpp"
 #include "layers/norm.hpp"
+
+#include <string>
 
 namespace shardmark {
 

@@ -1,13 +1,13 @@
 #include "layers/check.hpp"
 
+#include "core/error.hpp"
+#include "layers/recording.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
-
-#include "core/error.hpp"
-#include "layers/recording.hpp"
 
 namespace shardmark {
 namespace {
@@ -44,8 +44,7 @@ class SerialTensors {
         const std::int64_t col = columns ? part.local_first + j : j;
         const std::int64_t serial_row = columns ? i : shift + i;
         const std::int64_t serial_col = columns ? shift + j : j;
-        add(difference, row, col,
-            values[static_cast<std::size_t>(row * named.tensor.cols() + col)],
+        add(difference, row, col, values[static_cast<std::size_t>(row * named.tensor.cols() + col)],
             reference[static_cast<std::size_t>(serial_row * serial->tensor.cols() + serial_col)]);
       }
   }
@@ -95,7 +94,9 @@ LayerConfig exact_config(LayerConfig config) {
   return config;
 }
 
-bool has_exact_data(BlockKind block) { return block != BlockKind::block && block != BlockKind::model; }
+bool has_exact_data(BlockKind block) {
+  return block != BlockKind::block && block != BlockKind::model;
+}
 
 LayerConfig serial_config(LayerConfig config) {
   config.parallel = Parallel{};
@@ -159,11 +160,11 @@ CheckResult compare(int rank, Backend& backend, const NamedTensors& local, Backe
     result.rel_norm_err = std::max(result.rel_norm_err, relative);
     if (!wrong || !result.pass) continue;
     result.pass = false;
-    result.problem = message(
-        "rank ", rank, ": ", named.name, '[', difference.row, ',', difference.col, "]: expected ",
-        difference.expected, ", got ", difference.got, "; ", difference.num_wrong, " of ",
-        named.tensor.numel(), " elements differ, relative error ", relative,
-        bitwise ? " (exact data: must be equal)" : message(" > ", tolerance));
+    result.problem = message("rank ", rank, ": ", named.name, '[', difference.row, ',',
+                             difference.col, "]: expected ", difference.expected, ", got ",
+                             difference.got, "; ", difference.num_wrong, " of ",
+                             named.tensor.numel(), " elements differ, relative error ", relative,
+                             bitwise ? " (exact data: must be equal)" : message(" > ", tolerance));
   }
   return result;
 }
@@ -175,8 +176,8 @@ CheckResult check_against_serial(Rank& rank, const LayerConfig& config, Backend&
   if (has_exact_data(config.block))
     exact = run_and_compare(rank, exact_config(config), serial_backend,
                             Values{Values::Kind::exact, seed}, tolerance);
-  CheckResult random = run_and_compare(rank, config, serial_backend,
-                                       Values{Values::Kind::random, seed}, tolerance);
+  CheckResult random =
+      run_and_compare(rank, config, serial_backend, Values{Values::Kind::random, seed}, tolerance);
   random.exact = exact.exact;
   random.pass = random.pass && exact.pass;
   if (!exact.pass) random.problem = exact.problem;

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <string>
-
 #include "core/rank.hpp"
 #include "layers/program.hpp"
+
+#include <string>
 
 namespace shardmark {
 
@@ -13,11 +13,11 @@ enum class CheckMode : std::uint8_t { off, reduced, full };
 
 struct CheckResult {
   bool pass{true};
-  bool exact{false};         ///< a bitwise comparison on exact data was part of it
-  double max_abs_err{0};     ///< largest |got - expected| of any element on random data
-  double rel_norm_err{0};    ///< largest norm(got - expected) / norm(expected) of any tensor
-  double tolerance{0};       ///< on rel_norm_err: 1e-5 in f32, 2e-2 in bf16
-  std::string problem;       ///< rank, tensor, element, expected, got, and how many
+  bool exact{false};       ///< a bitwise comparison on exact data was part of it
+  double max_abs_err{0};   ///< largest |got - expected| of any element on random data
+  double rel_norm_err{0};  ///< largest norm(got - expected) / norm(expected) of any tensor
+  double tolerance{0};     ///< on rel_norm_err: 1e-5 in f32, 2e-2 in bf16
+  std::string problem;     ///< rank, tensor, element, expected, got, and how many
 };
 
 /// The same block with as little work as its split allows: tp, chunks, head sharing, kinds and
@@ -33,7 +33,7 @@ struct CheckResult {
 
 /// Compares local tensors with the serial ones by name. Exposed for tests of the checker itself.
 [[nodiscard]] CheckResult compare(int rank, Backend& backend, const NamedTensors& local,
-                                  Backend& serial_backend, const NamedTensors& serial,
-                                  bool bitwise, double tolerance);
+                                  Backend& serial_backend, const NamedTensors& serial, bool bitwise,
+                                  double tolerance);
 
 }  // namespace shardmark

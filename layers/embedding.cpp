@@ -29,9 +29,7 @@ ColumnParallelLinear::Config logits_config(const LayerConfig& config) {
 
 VocabParallelEmbedding::VocabParallelEmbedding(Rank& rank, const LayerConfig& config,
                                                TokenScratch& scratch)
-    : config_{config},
-      scratch_{&scratch},
-      rows_{config.shape.vocab / config.parallel.tp.size} {
+    : config_{config}, scratch_{&scratch}, rows_{config.shape.vocab / config.parallel.tp.size} {
   const ModelShape& shape = config.shape;
   table_ = rank.allocate({rows_, shape.hidden}, config.dtype, Category::weight);
   dtable_ = rank.allocate({rows_, shape.hidden}, DType::f32, Category::gradient);
@@ -78,8 +76,8 @@ void VocabParallelEmbedding::backward(Rank& rank, State& state, const Tensor& dy
     dy_TD = scratch_->gathered.tensor();
     rank.await(gather_tokens(rank, parallel, state.dy, dy_TD), Lane::compute);
   }
-  embedding_backward(rank, {state.ids.tensor(), dy_TD, dtable_.tensor(),
-                            parallel.tp.position * rows_});
+  embedding_backward(rank,
+                     {state.ids.tensor(), dy_TD, dtable_.tensor(), parallel.tp.position * rows_});
   if (!positions_.tensor()) return;
   embedding_backward(rank, {state.position_ids.tensor(), state.dy, dpositions_.tensor(), 0});
   if (parallel.sequence_parallel) reduce_gradient(rank, parallel, dpositions_.tensor());
@@ -89,7 +87,7 @@ void VocabParallelEmbedding::list_weights(NamedTensors& into) const {
   const Prefix prefix{into, "embedding"};
   const ModelShape& shape = config_.shape;
   const auto table = [&](const char* name, const Tensor& tensor, Role role, const char* formula) {
-    ShardPart part{name, {shape.vocab, shape.hidden}, 0, config_.parallel.tp.position * rows_,
+    ShardPart part{name,  {shape.vocab, shape.hidden},  0, config_.parallel.tp.position * rows_,
                    rows_, Init{0, 1, ExactRule::sparse}};
     into.push_back({name, tensor, role, 0, {std::move(part)}, formula});
   };
@@ -155,11 +153,10 @@ Tensor VocabParallelHead::forward(Rank& rank, State& state, const Tensor& x) con
 Tensor VocabParallelHead::backward(Rank& rank, State& state, Part part) const {
   const auto scope = rank.scope("head");
   if (has_input(part))
-    cross_entropy_backward(
-        rank, {state.logits.y.tensor(), state.targets.tensor(), state.maximum.tensor(),
-               state.partials.tensor(), state.dlogits.tensor(),
-               config_.parallel.tp.position * columns_,
-               1.0F / static_cast<float>(config_.shape.tokens())});
+    cross_entropy_backward(rank, {state.logits.y.tensor(), state.targets.tensor(),
+                                  state.maximum.tensor(), state.partials.tensor(),
+                                  state.dlogits.tensor(), config_.parallel.tp.position * columns_,
+                                  1.0F / static_cast<float>(config_.shape.tokens())});
   return linear_.backward(rank, state.logits, state.dlogits.tensor(), part);
 }
 
@@ -176,7 +173,8 @@ void VocabParallelHead::list_state(const State& state, NamedTensors& into) const
   into.push_back(replicated("loss", state.loss.tensor(), Role::output,
                             "log(sum(exp(logits))) - logits[target] per token"));
   const std::int64_t first = config_.parallel.tp.position * columns_;
-  ShardPart part{"logits_grad", {config_.shape.tokens(), config_.shape.vocab}, 0, first, columns_, {}};
+  ShardPart part{
+      "logits_grad", {config_.shape.tokens(), config_.shape.vocab}, 0, first, columns_, {}};
   into.push_back(column_tensor("logits_grad", state.dlogits.tensor(), Role::gradient, {part},
                                "(softmax(logits) - one_hot(targets)) / tokens"));
 }

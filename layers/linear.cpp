@@ -135,13 +135,11 @@ Tensor ColumnParallelLinear::backward(Rank& rank, State& state, const Tensor& dy
   const auto scope = rank.scope(config_.name);
   const Parallel& parallel = config_.parallel;
   if (has_input(part))
-    state.dy = state.staging.tensor()
-                   ? dy.column_block(parallel.tp.position * columns_, columns_)
-                   : dy;
+    state.dy =
+        state.staging.tensor() ? dy.column_block(parallel.tp.position * columns_, columns_) : dy;
   // Without overlap every wait follows its communication at once. With it, the re-gather runs
   // behind the matmuls of dx, and the reduction of dx behind the weight gradient.
-  const bool regathers =
-      has_weight(part) && gathers_input(parallel) && !parallel.keep_gathered;
+  const bool regathers = has_weight(part) && gathers_input(parallel) && !parallel.keep_gathered;
   Fence gathered{}, reduced{};
   if (regathers) {
     gathered = gather_tokens(rank, parallel, state.x, scratch_->gathered.tensor());
@@ -167,8 +165,7 @@ NamedTensor ColumnParallelLinear::named(const std::string& suffix, const Tensor&
   std::vector<ShardPart> parts;
   std::int64_t first = 0;
   for (ShardPart part : config_.parts) {
-    part.of = part.of.empty() ? config_.name + suffix
-                              : message(config_.name, '/', part.of, suffix);
+    part.of = part.of.empty() ? config_.name + suffix : message(config_.name, '/', part.of, suffix);
     Shape global = tensor.shape;
     global.set(dim, part.global_shape.cols());
     part.global_shape = global;
@@ -265,7 +262,7 @@ void RowParallelLinear::list_weights(NamedTensors& into) const {
   const auto rows = [&](const std::string& suffix, const Tensor& tensor, Role role,
                         const std::string& formula) {
     const std::string name = config_.name + suffix;
-    ShardPart part{name, {config_.global_in, config_.out}, 0, config_.first, config_.in,
+    ShardPart part{name,        {config_.global_in, config_.out}, 0, config_.first, config_.in,
                    config_.init};
     into.push_back({name, tensor, role, 0, {std::move(part)}, formula});
   };
@@ -281,8 +278,12 @@ void RowParallelLinear::list_weights(NamedTensors& into) const {
 void RowParallelLinear::list_state(const State& state, NamedTensors& into) const {
   into.push_back(token_tensor(config_.parallel, config_.name + "/y", state.y.tensor(),
                               config_.tokens, Role::activation, "x @ weight + bias"));
-  ShardPart part{config_.name + "/x_grad", {config_.tokens, config_.global_in}, 0, config_.first,
-                 config_.in, {}};
+  ShardPart part{config_.name + "/x_grad",
+                 {config_.tokens, config_.global_in},
+                 0,
+                 config_.first,
+                 config_.in,
+                 {}};
   into.push_back(column_tensor(config_.name + "/x_grad", state.dx.tensor(), Role::gradient,
                                {std::move(part)}, "y_grad @ weight^T"));
 }

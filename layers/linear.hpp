@@ -11,10 +11,10 @@
 //
 // A column-parallel layer followed by a row-parallel one needs a single reduction per direction.
 
+#include "layers/parallel.hpp"
+
 #include <string>
 #include <vector>
-
-#include "layers/parallel.hpp"
 
 namespace shardmark {
 
@@ -31,7 +31,7 @@ class ColumnParallelLinear {
     /// `global_shape` is the global K x N; `init` makes the weight.
     std::vector<ShardPart> parts{};
     bool bias{false};
-    bool gather_output{false};     ///< y holds all N columns on every rank
+    bool gather_output{false};  ///< y holds all N columns on every rank
     /// Columns from here on are also held by the other members of `shared` (replicated KV heads);
     /// their gradients are summed over it.
     std::int64_t shared_from{0};

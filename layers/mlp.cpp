@@ -13,12 +13,10 @@ ColumnParallelLinear::Config fc1_config(const LayerConfig& config) {
   const std::int64_t width = shape.ffn / config.parallel.tp.size;
   const double scale = std::sqrt(3.0 / static_cast<double>(shape.hidden));
   const auto part = [&](const char* of, double unit) {
-    return ShardPart{of,
-                     {shape.hidden, shape.ffn},
-                     0,
-                     config.parallel.tp.position * width,
-                     width,
-                     Init{0, scale, ExactRule::sparse, unit, shape.mlp_inputs() == 2 ? 2.0 : 4.0}};
+    return ShardPart{
+        of,    {shape.hidden, shape.ffn},
+        0,     config.parallel.tp.position * width,
+        width, Init{0, scale, ExactRule::sparse, unit, shape.mlp_inputs() == 2 ? 2.0 : 4.0}};
   };
   ColumnParallelLinear::Config fc1{.name = "fc1",
                                    .parallel = config.parallel,
@@ -89,9 +87,9 @@ Tensor Mlp::backward(Rank& rank, State& state, const Tensor& dy, Part part) cons
   const Tensor dpre = state.dpre.tensor();
   if (has_input(part)) {
     if (kind_ == MlpKind::swiglu)
-      swiglu_backward(rank, {state.pre.column_block(0, width_),
-                             state.pre.column_block(width_, width_), dactivated,
-                             dpre.column_block(0, width_), dpre.column_block(width_, width_)});
+      swiglu_backward(
+          rank, {state.pre.column_block(0, width_), state.pre.column_block(width_, width_),
+                 dactivated, dpre.column_block(0, width_), dpre.column_block(width_, width_)});
     else
       gelu_backward(rank, state.pre, dactivated, dpre, gelu_);
   }
@@ -107,13 +105,12 @@ void Mlp::list_weights(NamedTensors& into) const {
 void Mlp::list_state(const State& state, NamedTensors& into) const {
   const Prefix prefix{into, "mlp"};
   fc1_.list_state(state.fc1, into);
-  const std::string formula =
-      kind_ == MlpKind::swiglu
-          ? "silu(fc1/gate/y) * fc1/up/y"
-          : message("gelu_", name_of(gelu_), "(fc1/y)");
+  const std::string formula = kind_ == MlpKind::swiglu
+                                  ? "silu(fc1/gate/y) * fc1/up/y"
+                                  : message("gelu_", name_of(gelu_), "(fc1/y)");
   ShardPart part{"activated", {tokens_, global_width_}, 0, first_, width_, {}};
-  into.push_back(column_tensor("activated", state.activated.tensor(), Role::activation, {part},
-                               formula));
+  into.push_back(
+      column_tensor("activated", state.activated.tensor(), Role::activation, {part}, formula));
   fc2_.list_state(state.fc2, into);
 }
 

@@ -23,8 +23,7 @@ Model::State Model::make_state(Rank& rank) const {
 
 Tensor Model::forward(Rank& rank, State& state) const {
   Tensor x = embedding_.forward(rank, state.embedding);
-  for (std::size_t i = 0; i < blocks_.size(); ++i)
-    x = blocks_[i].forward(rank, state.blocks[i], x);
+  for (std::size_t i = 0; i < blocks_.size(); ++i) x = blocks_[i].forward(rank, state.blocks[i], x);
   return head_.forward(rank, state.head, final_norm_.forward(rank, state.final_norm, x));
 }
 

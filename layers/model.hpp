@@ -1,9 +1,9 @@
 #pragma once
 
-#include <vector>
-
 #include "layers/block.hpp"
 #include "layers/embedding.hpp"
+
+#include <vector>
 
 namespace shardmark {
 

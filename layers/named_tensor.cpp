@@ -1,9 +1,9 @@
 #include "layers/named_tensor.hpp"
 
-#include <array>
-
 #include "core/bf16.hpp"
 #include "core/error.hpp"
+
+#include <array>
 
 namespace shardmark {
 namespace {
@@ -88,7 +88,8 @@ std::vector<float> read_f32(Backend& backend, const Tensor& tensor) {
     SHARDMARK_CHECK(tensor.shape.num_dims() == 2, "cannot read a strided view of ",
                     tensor.shape.to_string());
     for (std::int64_t row = 0; row < tensor.rows(); ++row)
-      backend.read(tensor.row_block(row, 1), bytes.data() + static_cast<std::size_t>(row) * row_bytes);
+      backend.read(tensor.row_block(row, 1),
+                   bytes.data() + static_cast<std::size_t>(row) * row_bytes);
   }
   for (std::size_t i = 0; i < result.size(); ++i) switch (tensor.dtype) {
       case DType::f32:

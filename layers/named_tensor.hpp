@@ -1,11 +1,11 @@
 #pragma once
 
+#include "core/tensor.hpp"
+#include "layers/values.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include "core/tensor.hpp"
-#include "layers/values.hpp"
 
 namespace shardmark {
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <string>
-
 #include "layers/parallel.hpp"
+
+#include <string>
 
 namespace shardmark {
 

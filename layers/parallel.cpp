@@ -73,8 +73,8 @@ NamedTensor token_tensor(const Parallel& parallel, std::string name, const Tenso
 
 NamedTensor column_tensor(std::string name, const Tensor& tensor, Role role,
                           std::vector<ShardPart> parts, std::string formula) {
-  return {std::move(name), tensor,           role, tensor.shape.num_dims() - 1,
-          std::move(parts), std::move(formula)};
+  return {std::move(name),   tensor, role, tensor.shape.num_dims() - 1, std::move(parts),
+          std::move(formula)};
 }
 
 }  // namespace shardmark

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "core/functions.hpp"
 #include "layers/named_tensor.hpp"
+
+#include <cstdint>
+#include <vector>
 
 namespace shardmark {
 

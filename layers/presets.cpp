@@ -1,10 +1,10 @@
 #include "layers/presets.hpp"
 
-#include <array>
-#include <vector>
-
 #include "core/error.hpp"
 #include "core/nearest.hpp"
+
+#include <array>
+#include <vector>
 
 namespace shardmark {
 namespace {

@@ -1,10 +1,10 @@
 #pragma once
 
+#include "layers/shape.hpp"
+
 #include <span>
 #include <string>
 #include <string_view>
-
-#include "layers/shape.hpp"
 
 namespace shardmark {
 

@@ -1,14 +1,14 @@
 #include "layers/program.hpp"
 
-#include <cmath>
-
 #include "layers/model.hpp"
+
+#include <cmath>
 
 namespace shardmark {
 namespace {
 
-/// How a block's input x and output gradient are held: tokens split by SP, columns split over tp, or
-/// everything on every rank.
+/// How a block's input x and output gradient are held: tokens split by SP, columns split over tp,
+/// or everything on every rank.
 enum class Held : std::uint8_t { token_share, column_share, whole };
 struct Boundary {
   std::int64_t width{0};
@@ -35,17 +35,15 @@ class BlockProgram final : public LayerProgram {
         dy_{allocate(out)} {}
 
   void forward() override { y_ = layer_.forward(rank_, state_, x_.tensor()); }
-  void backward(Part part) override {
-    (void)layer_.backward(rank_, state_, dy_.tensor(), part);
-  }
+  void backward(Part part) override { (void)layer_.backward(rank_, state_, dy_.tensor(), part); }
 
   NamedTensors tensors() const override {
     NamedTensors list;
     const bool attention = config_.block == BlockKind::attention;
     const ExactRule rule = attention ? ExactRule::positions : ExactRule::sparse;
     // Sparse inputs have about half of their elements non-zero, whatever the number of tokens.
-    const Init x_init{0, 1, rule, 1, 0.5 * static_cast<double>(config_.shape.tokens()),
-                      config_.shape.seq};
+    const Init x_init{
+        0, 1, rule, 1, 0.5 * static_cast<double>(config_.shape.tokens()), config_.shape.seq};
     list.push_back(boundary("x", x_.tensor(), in_, x_init));
     layer_.list_weights(list);
     layer_.list_state(state_, list);
@@ -56,9 +54,8 @@ class BlockProgram final : public LayerProgram {
  private:
   [[nodiscard]] Buffer allocate(const Boundary& boundary) const {
     const std::int64_t tokens = config_.shape.tokens();
-    const std::int64_t rows = boundary.held == Held::token_share
-                                  ? config_.parallel.local_tokens(tokens)
-                                  : tokens;
+    const std::int64_t rows =
+        boundary.held == Held::token_share ? config_.parallel.local_tokens(tokens) : tokens;
     const std::int64_t cols = boundary.held == Held::column_share
                                   ? boundary.width / config_.parallel.tp.size
                                   : boundary.width;
@@ -165,17 +162,20 @@ std::unique_ptr<LayerProgram> make_program(Rank& rank, const LayerConfig& config
             return RowParallelLinear{rank, row_config(config), scratch};
           });
     case BlockKind::mlp:
-      return std::make_unique<BlockProgram<Mlp>>(
-          rank, config, hidden, hidden,
-          [&](TokenScratch& scratch) { return Mlp{rank, config, scratch}; });
+      return std::make_unique<BlockProgram<Mlp>>(rank, config, hidden, hidden,
+                                                 [&](TokenScratch& scratch) {
+                                                   return Mlp{rank, config, scratch};
+                                                 });
     case BlockKind::attention:
       return std::make_unique<BlockProgram<AttentionLayer>>(
-          rank, config, hidden, hidden,
-          [&](TokenScratch& scratch) { return AttentionLayer{rank, config, scratch}; });
+          rank, config, hidden, hidden, [&](TokenScratch& scratch) {
+            return AttentionLayer{rank, config, scratch};
+          });
     case BlockKind::block:
       return std::make_unique<BlockProgram<TransformerBlock>>(
-          rank, config, hidden, hidden,
-          [&](TokenScratch& scratch) { return TransformerBlock{rank, config, "block0", scratch}; });
+          rank, config, hidden, hidden, [&](TokenScratch& scratch) {
+            return TransformerBlock{rank, config, "block0", scratch};
+          });
     case BlockKind::model:
       return std::make_unique<ModelProgram>(rank, config);
   }

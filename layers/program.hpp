@@ -1,11 +1,11 @@
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "core/rank.hpp"
 #include "layers/named_tensor.hpp"
 #include "layers/shape.hpp"
+
+#include <memory>
+#include <vector>
 
 namespace shardmark {
 

@@ -1,10 +1,10 @@
 #include "layers/recording.hpp"
 
-#include <algorithm>
-#include <array>
-
 #include "core/cpu/kernels.hpp"
 #include "core/record/backend.hpp"
+
+#include <algorithm>
+#include <array>
 
 namespace shardmark {
 namespace {

@@ -1,8 +1,8 @@
 #include "layers/shape.hpp"
 
-#include <array>
-
 #include "core/error.hpp"
+
+#include <array>
 
 namespace shardmark {
 namespace {
@@ -12,7 +12,8 @@ void check_divides(const char* what, std::int64_t value, const char* by_what, st
   const std::int64_t below = value / by * by;
   const std::string tries =
       below > 0 ? message("try ", below, " or ", below + by) : message("try ", by);
-  throw InputError{message(what, ' ', value, " is not divisible by ", by_what, ' ', by, "; ", tries)};
+  throw InputError{
+      message(what, ' ', value, " is not divisible by ", by_what, ' ', by, "; ", tries)};
 }
 
 void check_positive(const char* what, std::int64_t value) {

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "core/ops.hpp"
 #include "layers/parallel.hpp"
+
+#include <cstdint>
+#include <string>
 
 namespace shardmark {
 

@@ -1,10 +1,10 @@
 #include "layers/values.hpp"
 
+#include "core/error.hpp"
+
 #include <algorithm>
 #include <array>
 #include <string_view>
-
-#include "core/error.hpp"
 
 namespace shardmark {
 namespace {
@@ -91,17 +91,16 @@ float Values::exact(std::uint64_t key, const Init& init, const Shape& global, st
 }
 
 std::string Values::formula(const Init& init) const {
-  static constexpr std::array<std::string_view, 10> rules{
-      "0",
-      "1",
-      "sparse +-unit",
-      "position features",
-      "attention query features",
-      "attention key features",
-      "sparse +-1, position rows 0",
-      "sparse +-1 in at most 16 rows",
-      "hash % limit",
-      "row % limit"};
+  static constexpr std::array<std::string_view, 10> rules{"0",
+                                                          "1",
+                                                          "sparse +-unit",
+                                                          "position features",
+                                                          "attention query features",
+                                                          "attention key features",
+                                                          "sparse +-1, position rows 0",
+                                                          "sparse +-1 in at most 16 rows",
+                                                          "hash % limit",
+                                                          "row % limit"};
   const auto rule = rules[static_cast<std::size_t>(init.exact)];
   if (init.exact == ExactRule::ids || init.exact == ExactRule::row_index)
     return message(rule, ", limit ", init.limit);

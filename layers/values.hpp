@@ -1,10 +1,10 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "core/backend.hpp"
 #include "core/types.hpp"
+
+#include <cstdint>
+#include <string>
 
 namespace shardmark {
 
@@ -34,15 +34,16 @@ struct Init {
 /// A counter-based generator: the value of an element depends only on (seed, name of the global
 /// tensor, global row, global column).
 ///
-/// random: value = center + scale * (2u - 1), u = (mix(key + (row * cols + col) * 0x9e3779b97f4a7c15)
+/// random: value = center + scale * (2u - 1), u = (mix(key + (row * cols + col) *
+/// 0x9e3779b97f4a7c15)
 /// >> 40) / 2^24, key = mix(seed xor fnv1a(name)), mix = the finaliser of splitmix64 (Steele, Lea,
 /// Flood, OOPSLA 2014).
 ///
 /// exact: small integers for which every sum is exact in f32 and bf16 in any order, with inputs of
 /// non-linearities far from where they round: pre-activations are 0 or beyond +-16 (gated: +-128),
-/// where GeLU and SiLU are exactly the identity, 0 or (at 0) have slope 1/2; attention logits differ
-/// by more than 104, so each softmax row is exactly one-hot. Then "parallel equals serial" holds to
-/// the bit.
+/// where GeLU and SiLU are exactly the identity, 0 or (at 0) have slope 1/2; attention logits
+/// differ by more than 104, so each softmax row is exactly one-hot. Then "parallel equals serial"
+/// holds to the bit.
 class Values {
  public:
   enum class Kind : std::uint8_t { random, exact };

@@ -1,8 +1,8 @@
 #include "layers/volume.hpp"
 
-#include <algorithm>
-
 #include "core/error.hpp"
+
+#include <algorithm>
 
 namespace shardmark {
 namespace {
@@ -34,8 +34,7 @@ class Counter {
       return;
     }
     if (forward_) gather(name + " forward: reduce-scatter of the partial sums", tokens_hidden());
-    if (backward_)
-      gather(name + " backward: all-gather of the output gradient", tokens_hidden());
+    if (backward_) gather(name + " backward: all-gather of the output gradient", tokens_hidden());
   }
 
   void gathered_output() {
@@ -48,8 +47,7 @@ class Counter {
     const double vectors = shape().norm == NormKind::layer ? 2 : 1;
     if (sp() && backward_)
       reduce(name + " backward: all-reduce of the norm's gradients",
-             {vectors * as_double(shape().hidden) * 4,
-              message(vectors, "*h*4")});
+             {vectors * as_double(shape().hidden) * 4, message(vectors, "*h*4")});
   }
 
   void shared_heads() {

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "layers/recording.hpp"
+
 #include <string>
 #include <vector>
-
-#include "layers/recording.hpp"
 
 namespace shardmark {
 

@@ -1,10 +1,10 @@
 #pragma once
 
+#include "core/record.hpp"
+
 #include <cstdint>
 #include <span>
 #include <vector>
-
-#include "core/record.hpp"
 
 namespace shardmark {
 

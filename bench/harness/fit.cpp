@@ -1,5 +1,7 @@
 #include "bench/harness/fit.hpp"
 
+#include "bench/harness/statistics.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,8 +9,6 @@
 #include <cmath>
 #include <map>
 #include <set>
-
-#include "bench/harness/statistics.hpp"
 
 namespace shardmark::bench {
 namespace {
@@ -57,8 +57,10 @@ double squared_error(std::span<const Terms> rows, const Terms& x) {
 /// The best solution without negative terms, over all subsets that keep the first term.
 std::optional<Terms> non_negative(std::span<const Terms> rows) {
   std::optional<Terms> best;
-  for (const std::array<bool, 3> used :
-       {std::array{true, true, true}, {true, true, false}, {true, false, true}, {true, false, false}}) {
+  for (const std::array<bool, 3> used : {std::array{true, true, true},
+                                         {true, true, false},
+                                         {true, false, true},
+                                         {true, false, false}}) {
     const auto solution = least_squares(rows, used);
     if (!solution || std::ranges::min(*solution) < 0) continue;
     if (!best || squared_error(rows, *solution) < squared_error(rows, *best)) best = solution;
@@ -69,8 +71,8 @@ std::optional<Terms> non_negative(std::span<const Terms> rows) {
 std::string shape_name(const Result& result) {
   const ModelShape& shape = result.config.layer.shape;
   return fmt::format("{} {} {} hidden {} seq {} batch {}", name_of(result.config.layer.block),
-                     name_of(result.config.phase), name_of(result.config.layer.dtype),
-                     shape.hidden, shape.seq, shape.batch);
+                     name_of(result.config.phase), name_of(result.config.layer.dtype), shape.hidden,
+                     shape.seq, shape.batch);
 }
 
 std::string describe_crossover(const std::map<int, const Result*>& fastest) {
@@ -82,11 +84,10 @@ std::string describe_crossover(const std::map<int, const Result*>& fastest) {
     const double time_us = result->time.p50;
     if (previous_tp > 0) {
       if (!text.empty()) text += "; ";
-      text += time_us < previous_us
-                  ? fmt::format("tp {} is {:.2f}x as fast as tp {}", tp, previous_us / time_us,
-                                previous_tp)
-                  : fmt::format("tp {} is slower than tp {} ({:.2f}x the time)", tp, previous_tp,
-                                time_us / previous_us);
+      text += time_us < previous_us ? fmt::format("tp {} is {:.2f}x as fast as tp {}", tp,
+                                                  previous_us / time_us, previous_tp)
+                                    : fmt::format("tp {} is slower than tp {} ({:.2f}x the time)",
+                                                  tp, previous_tp, time_us / previous_us);
     }
     previous_tp = tp;
     previous_us = time_us;
@@ -128,9 +129,10 @@ Fit fit_cost_model(std::span<const Result> results) {
   model.alpha_us = (*solution)[2] * 1e3;
   std::vector<double> errors_pct;
   for (const Result* result : used)
-    errors_pct.push_back(
-        100 * std::abs(model.predict_us(result->flops_observed, result->bytes_observed) /
-                           result->time.p50 - 1));
+    errors_pct.push_back(100 *
+                         std::abs(model.predict_us(result->flops_observed, result->bytes_observed) /
+                                      result->time.p50 -
+                                  1));
   model.median_error_pct = median(errors_pct);
   model.worst_error_pct = std::ranges::max(errors_pct);
   model.rows = static_cast<int>(used.size());

@@ -1,11 +1,11 @@
 #pragma once
 
+#include "bench/harness/result.hpp"
+
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
-
-#include "bench/harness/result.hpp"
 
 namespace shardmark::bench {
 
@@ -13,19 +13,19 @@ namespace shardmark::bench {
 /// its link. For a column-parallel linear with gathered output this is
 /// T(p) = 2Tdh / (pF) + (p-1)/p The / B + alpha (T tokens, input d, output h, e bytes per element).
 struct CostModel {
-  double rate_tflops{0};      ///< F, of one rank
-  double bandwidth_GBps{0};   ///< B; infinite (0 here, `has_bandwidth` false) when not resolved
+  double rate_tflops{0};     ///< F, of one rank
+  double bandwidth_GBps{0};  ///< B; infinite (0 here, `has_bandwidth` false) when not resolved
   double alpha_us{0};
   bool has_bandwidth{false};
-  double median_error_pct{0}; ///< median |predicted - measured| / measured
+  double median_error_pct{0};  ///< median |predicted - measured| / measured
   double worst_error_pct{0};
   int rows{0};
   [[nodiscard]] double predict_us(double flops, double bytes) const;
 };
 
-/// Fits the model over the ok rows, which share a dtype, by least squares on relative errors, with 1/F, 1/B and alpha
-/// non-negative (a term that would be negative is left out). Not fitted: `reason` says why; it
-/// takes at least 4 rows with at least 2 different tp.
+/// Fits the model over the ok rows, which share a dtype, by least squares on relative errors, with
+/// 1/F, 1/B and alpha non-negative (a term that would be negative is left out). Not fitted:
+/// `reason` says why; it takes at least 4 rows with at least 2 different tp.
 struct Fit {
   std::optional<CostModel> model;
   std::string reason;
@@ -34,8 +34,8 @@ struct Fit {
 
 /// What the rows of one shape say about tp.
 struct ShapeSummary {
-  std::string shape;        ///< "block step f32 hidden 2048 seq 1024 batch 1"
-  int fastest_tp{1};        ///< lowest p50 over all variants of that tp
+  std::string shape;  ///< "block step f32 hidden 2048 seq 1024 batch 1"
+  int fastest_tp{1};  ///< lowest p50 over all variants of that tp
   double fastest_us{0};
   int best_mfu_tp{1};
   double best_mfu_pct{0};

@@ -1,16 +1,16 @@
 #include "bench/harness/measure.hpp"
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstring>
-
 #include "bench/harness/probes.hpp"
 #include "bench/harness/session.hpp"
 #include "bench/harness/statistics.hpp"
 #include "bench/harness/trace.hpp"
 #include "core/cpu/transport_threads.hpp"
 #include "core/host.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
 
 namespace shardmark::bench {
 namespace {
@@ -53,9 +53,17 @@ Runner::Runner(RunnerOptions options, Transport& transport)
     : options_{std::move(options)},
       transport_{transport},
       arena_{memory_total_bytes()},
+      probe_arena_{std::int64_t{1} << 30U},
       kernels_{options_.threads_per_rank, arena_} {}
 
 Runner::~Runner() = default;
+
+GemmProbe* Runner::probe_of(DType dtype) {
+  if (options_.peak_tflops > 0) return nullptr;
+  auto& probe = probes_[dtype];
+  if (!probe) probe = std::make_unique<GemmProbe>(dtype, options_.threads_per_rank, probe_arena_);
+  return probe.get();
+}
 
 /// The measurement of one case on one rank; `session` is null on a rank that idles.
 class Runner::Measurement {
@@ -106,8 +114,7 @@ class Runner::Measurement {
   /// Connects what the case communicates and makes its memory resident.
   void prepare() {
     if (!active_) return;
-    const Recording recording =
-        record_program(layer_, config_.phase, options_.threads_per_rank);
+    const Recording recording = record_program(layer_, config_.phase, options_.threads_per_rank);
     connect_all(transport_, record_program(layer_, Phase::step, options_.threads_per_rank).ops);
     result().mem_predicted_bytes = recording.tensor_bytes + recording.workspace_bytes;
     runner_.arena_.prefault(result().mem_predicted_bytes);
@@ -133,10 +140,10 @@ class Runner::Measurement {
       double max_abs_err, rel_norm_err, tolerance;
       bool pass, exact;
     };
-    const auto all = exchange_all(transport_,
-                                  Numbers{mine.max_abs_err, mine.rel_norm_err, mine.tolerance,
-                                          mine.pass, mine.exact},
-                                  waiting_);
+    const auto all = exchange_all(
+        transport_,
+        Numbers{mine.max_abs_err, mine.rel_norm_err, mine.tolerance, mine.pass, mine.exact},
+        waiting_);
     const std::vector<std::string> problems = transport_.gather(mine.problem, waiting_);
     CheckResult merged = mine;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -155,7 +162,7 @@ class Runner::Measurement {
     if (!active_) return;
     runner_.arena_.reset_peak();
     session_ = std::make_unique<Session>(config_, layer_, mesh(), options_, transport_,
-                                        runner_.arena_, runner_.kernels_);
+                                         runner_.arena_, runner_.kernels_);
   }
 
   /// One sample: barrier, `count` iterations, and the slowest active rank's time of one of them.
@@ -170,8 +177,7 @@ class Runner::Measurement {
     const bool interrupted = options_.interrupted && options_.interrupted();
     double slowest_us = 0;
     bool any_interrupted = false;
-    for (const Report& report :
-         exchange_all(transport_, Report{mine_us, interrupted}, waiting_)) {
+    for (const Report& report : exchange_all(transport_, Report{mine_us, interrupted}, waiting_)) {
       slowest_us = std::max(slowest_us, report.time_us);
       any_interrupted = any_interrupted || report.interrupted;
     }
@@ -199,11 +205,14 @@ class Runner::Measurement {
     constexpr double shortest_sample_us = 100;
     result().inner_iterations = static_cast<int>(
         std::clamp(std::ceil(shortest_sample_us / std::max(latest_us, 0.1)), 1.0, 1000.0));
+    const double peak_bytes = active_ ? static_cast<double>(runner_.arena_.peak()) : 0;
+    result().mem_peak_bytes = static_cast<std::int64_t>(transport_.maximum(peak_bytes));
   }
 
   void sample() {
     const StopRule rule{options_.min_samples, options_.max_time_s};
-    PeakMeter peak{config_.layer.dtype, options_, transport_, num_active_, runner_.arena_};
+    PeakMeter peak{active_ ? runner_.probe_of(config_.layer.dtype) : nullptr, options_.peak_tflops,
+                   transport_, num_active_};
     peak.probe_alone();
     peak.probe();
     std::vector<double> samples_us;
@@ -310,8 +319,6 @@ class Runner::Measurement {
   }
 
   void finish() {
-    const double peak = active_ ? static_cast<double>(runner_.arena_.peak()) : 0;
-    result().mem_peak_bytes = static_cast<std::int64_t>(transport_.maximum(peak));
     const ModelFlops flops = model_flops(config_.layer, config_.phase);
     result().flops_model_causal = flops.causal;
     result().flops_model_full = flops.full;

@@ -1,32 +1,34 @@
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <vector>
-
 #include "bench/harness/result.hpp"
 #include "bench/harness/verdict.hpp"
 #include "core/cpu/arena.hpp"
 #include "core/cpu/backend.hpp"
+#include "core/cpu/gemm_probe.hpp"
 #include "core/cpu/kernels.hpp"
 #include "core/error.hpp"
 #include "core/transport.hpp"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
 
 namespace shardmark::bench {
 
 /// How configurations are measured. Equal on all ranks.
 struct RunnerOptions {
   int threads_per_rank{1};
-  int warmup{2};               ///< least untimed iterations; more until times settle, at most 10x
+  int warmup{2};  ///< least untimed iterations; more until times settle, at most 10x
   int min_samples{10};
-  double max_time_s{5.0};      ///< samples of one row stop here even if the interval is still wide
+  double max_time_s{5.0};  ///< samples of one row stop here even if the interval is still wide
   CheckMode check{CheckMode::reduced};
   std::uint64_t seed{1};
-  double peak_tflops{0};       ///< of one rank; 0: measure
-  bool replicate{false};       ///< fill idle ranks with replicas
+  double peak_tflops{0};  ///< of one rank; 0: measure
+  bool replicate{false};  ///< fill idle ranks with replicas
   VerdictThresholds thresholds{};
-  std::string fault{};         ///< testing: spec of core/adaptors FaultBackend, empty = none
-  bool check_nan{false};       ///< testing: wrap the backend in the NaN check for one iteration
+  std::string fault{};    ///< testing: spec of core/adaptors FaultBackend, empty = none
+  bool check_nan{false};  ///< testing: wrap the backend in the NaN check for one iteration
   std::function<bool()> interrupted;  ///< polled between samples; empty = never
 };
 
@@ -60,10 +62,15 @@ class Runner {
 
  private:
   class Measurement;
+  /// Made on first use; null when the user gave the peak.
+  [[nodiscard]] GemmProbe* probe_of(DType dtype);
+
   RunnerOptions options_;
   Transport& transport_;
   Arena arena_;
+  Arena probe_arena_;  ///< apart, so that a row's peak memory is its own
   Kernels kernels_;
+  std::map<DType, std::unique_ptr<GemmProbe>> probes_;
 };
 
 /// LayerConfig of `config` as rank `rank` of the world runs it; tp.size 0 when the rank idles.

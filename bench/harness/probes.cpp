@@ -1,10 +1,10 @@
 #include "bench/harness/probes.hpp"
 
-#include <algorithm>
-#include <chrono>
-
 #include "bench/harness/statistics.hpp"
 #include "core/functions.hpp"
+
+#include <algorithm>
+#include <chrono>
 
 namespace shardmark::bench {
 namespace {
@@ -26,16 +26,13 @@ double median_us(int count, const Run& run) {
 
 double PeakMeter::Rates::best() const { return std::max(median(plain), median(packed)); }
 
-PeakMeter::PeakMeter(DType dtype, const RunnerOptions& options, Transport& transport,
-                     int num_active, Arena& arena)
-    : user_tflops_{options.peak_tflops},
+PeakMeter::PeakMeter(GemmProbe* probe, double user_tflops, Transport& transport, int num_active)
+    : user_tflops_{user_tflops},
       transport_{transport},
       num_active_{num_active},
       waiting_{transport.rank() < num_active ? Transport::Waiting::active
-                                             : Transport::Waiting::idle} {
-  if (user_tflops_ <= 0 && transport.rank() < num_active)
-    probe_ = std::make_unique<GemmProbe>(dtype, options.threads_per_rank, arena);
-}
+                                             : Transport::Waiting::idle},
+      probe_{probe} {}
 
 void PeakMeter::run(Rates& rates) {
   rates.plain.push_back(probe_->run_tflops(GemmProbe::Layout::plain));
@@ -45,7 +42,7 @@ void PeakMeter::run(Rates& rates) {
 void PeakMeter::probe() {
   if (user_tflops_ > 0) return;
   transport_.barrier(waiting_);
-  if (probe_) run(together_);
+  if (probe_ != nullptr) run(together_);
 }
 
 void PeakMeter::probe_alone() {
@@ -57,7 +54,7 @@ void PeakMeter::probe_alone() {
 
 Peak PeakMeter::result() {
   if (user_tflops_ > 0) return {user_tflops_, user_tflops_, "user"};
-  const double mine = probe_ ? together_.best() : 0;
+  const double mine = probe_ != nullptr ? together_.best() : 0;
   const double together = transport_.sum(mine) / num_active_;
   const double alone = alone_.packed.empty() ? mine : alone_.best();
   return {together, alone, "measured_gemm"};

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "bench/harness/measure.hpp"
 #include "core/cpu/gemm_probe.hpp"
+
+#include <vector>
 
 namespace shardmark::bench {
 
@@ -14,8 +13,8 @@ namespace shardmark::bench {
 /// the world.
 class PeakMeter {
  public:
-  PeakMeter(DType dtype, const RunnerOptions& options, Transport& transport, int num_active,
-            Arena& arena);
+  /// `probe` is null where --peak-tflops is given and on ranks outside of the case.
+  PeakMeter(GemmProbe* probe, double user_tflops, Transport& transport, int num_active);
   /// Every rank of the case at once.
   void probe();
   /// Rank 0 while the others wait.
@@ -34,7 +33,7 @@ class PeakMeter {
   Transport& transport_;
   int num_active_;
   Transport::Waiting waiting_;
-  std::unique_ptr<GemmProbe> probe_;
+  GemmProbe* probe_;
   Rates together_, alone_;
 };
 

@@ -1,14 +1,14 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "core/record.hpp"
 #include "core/types.hpp"
 #include "layers/check.hpp"
 #include "layers/recording.hpp"
 #include "layers/volume.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
 
 namespace shardmark::bench {
 
@@ -17,9 +17,9 @@ namespace shardmark::bench {
 struct Case {
   LayerConfig layer;
   Phase phase{Phase::step};
-  std::string model;             ///< preset name or empty
+  std::string model;  ///< preset name or empty
   std::int64_t vocab_unpadded{0};
-  std::string skip_reason;       ///< not empty: the row is `skipped`
+  std::string skip_reason;  ///< not empty: the row is `skipped`
 };
 
 /// Samples are the slowest rank's time of one iteration, in microseconds.
@@ -37,9 +37,9 @@ struct TimeSplit {
 
 /// The GEMM peak that the samples are compared with, TFLOP/s of one device.
 struct Peak {
-  double tflops{0};          ///< per rank, all ranks of the case at once
-  double alone_tflops{0};    ///< one rank while the others wait
-  std::string source;        ///< measured_gemm or user
+  double tflops{0};        ///< per rank, all ranks of the case at once
+  double alone_tflops{0};  ///< one rank while the others wait
+  std::string source;      ///< measured_gemm or user
 };
 
 /// Time per kernel name on one rank in the profiled iteration.
@@ -59,19 +59,19 @@ struct Result {
   Status status{Status::ok};
   std::string reason;
   int world_size{1};
-  bool replicated{false};       ///< --fill replicate filled the other ranks
-  TimeSummary time;             ///< unprofiled
+  bool replicated{false};  ///< --fill replicate filled the other ranks
+  TimeSummary time;        ///< unprofiled
   int warmup{0}, inner_iterations{1};
-  TimeSplit split;              ///< of the rank with the largest window share of exposed comm
-  std::vector<TimeSplit> splits;///< per rank of the case
-  double profiled_us{0};        ///< median of the profiled iterations
-  double interleaved_us{0};     ///< median of the plain iterations between them
+  TimeSplit split;                ///< of the rank with the largest window share of exposed comm
+  std::vector<TimeSplit> splits;  ///< per rank of the case
+  double profiled_us{0};          ///< median of the profiled iterations
+  double interleaved_us{0};       ///< median of the plain iterations between them
   double compute_only_us{0}, communication_only_us{0};  ///< medians of the baselines, 0 = not run
-  double comp_alone_us{0};      ///< kernel time of the compute-only baseline
+  double comp_alone_us{0};  ///< kernel time of the compute-only baseline
   double comm_alone_us{0};
   double bytes_analytic{0}, bytes_observed{0};
-  double flops_model_causal{0}, flops_model_full{0};   ///< over all ranks of one replica
-  double flops_observed{0};     ///< executed by one rank (the first)
+  double flops_model_causal{0}, flops_model_full{0};  ///< over all ranks of one replica
+  double flops_observed{0};                           ///< executed by one rank (the first)
   Peak peak;
   CheckResult check;
   CheckMode check_mode{CheckMode::reduced};
@@ -104,7 +104,7 @@ struct RankTrace {
     OpKind kind{OpKind::compute};
     std::uint32_t op_seq{0};
     double start_us{0}, end_us{0}, flops{0}, bytes_memory{0}, bytes_wire{0};
-    std::string group;              ///< "tp[0,1]" for communication
+    std::string group;  ///< "tp[0,1]" for communication
     int group_size{1};
     std::int64_t elements{0};
   };

@@ -1,8 +1,8 @@
 #include "bench/harness/session.hpp"
 
-#include <chrono>
-
 #include "profiler/range.hpp"
+
+#include <chrono>
 
 namespace shardmark::bench {
 namespace {
@@ -21,8 +21,7 @@ std::unique_ptr<Backend> make_fault(const std::string& spec, Backend& inner, int
 }  // namespace
 
 Session::Session(const Case& config, const LayerConfig& layer, const Mesh& mesh,
-                 const RunnerOptions& options, Transport& transport, Arena& arena,
-                 Kernels& kernels)
+                 const RunnerOptions& options, Transport& transport, Arena& arena, Kernels& kernels)
     : phase_{config.phase},
       cpu_{transport, arena, kernels},
       fault_{make_fault(options.fault, cpu_, transport.rank())},

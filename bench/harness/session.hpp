@@ -1,14 +1,14 @@
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <vector>
-
 #include "bench/harness/measure.hpp"
 #include "core/adaptors.hpp"
 #include "profiler/host_collector.hpp"
 #include "profiler/kernel_fanout.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
 
 namespace shardmark::bench {
 

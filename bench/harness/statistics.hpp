@@ -1,8 +1,8 @@
 #pragma once
 
-#include <span>
-
 #include "bench/harness/result.hpp"
+
+#include <span>
 
 namespace shardmark::bench {
 

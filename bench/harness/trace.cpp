@@ -1,10 +1,11 @@
 #include "bench/harness/trace.hpp"
 
-#include <map>
-#include <nlohmann/json.hpp>
-#include <tuple>
-
 #include "profiler/analyse.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <map>
+#include <tuple>
 
 namespace shardmark::bench {
 namespace {
@@ -74,13 +75,13 @@ std::vector<KernelSummary> summarize_kernels(const std::vector<RankTrace>& trace
       const auto [place, is_new] = places.try_emplace(
           {trace.rank, interval.path, interval.op, interval.name}, summaries.size());
       if (is_new)
-        summaries.push_back({.rank = trace.rank,
-                             .op = interval.op,
-                             .name = interval.name,
-                             .path = interval.path,
-                             .kind = interval.kind == OpKind::communication ? "communication"
-                                                                            : "compute",
-                             .lane = std::string{name_of(interval.lane)}});
+        summaries.push_back(
+            {.rank = trace.rank,
+             .op = interval.op,
+             .name = interval.name,
+             .path = interval.path,
+             .kind = interval.kind == OpKind::communication ? "communication" : "compute",
+             .lane = std::string{name_of(interval.lane)}});
       KernelSummary& summary = summaries[place->second];
       ++summary.count;
       summary.total_us += interval.end_us - interval.start_us;

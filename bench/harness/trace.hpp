@@ -1,10 +1,10 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "bench/harness/result.hpp"
 #include "bench/harness/session.hpp"
+
+#include <string>
+#include <vector>
 
 namespace shardmark::bench {
 

@@ -1,26 +1,27 @@
 #include "bench/harness/verdict.hpp"
 
+#include "bench/harness/result.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
-
-#include "bench/harness/result.hpp"
 
 namespace shardmark::bench {
 namespace {
 
 std::optional<Verdict> imbalanced(const Result& result, const VerdictThresholds& limits) {
   if (result.splits.size() < 2) return std::nullopt;
-  const auto [fastest, slowest] = std::ranges::minmax_element(result.splits, {}, &TimeSplit::comp_us);
+  const auto [fastest, slowest] =
+      std::ranges::minmax_element(result.splits, {}, &TimeSplit::comp_us);
   if (fastest->comp_us <= 0 || slowest->comp_us / fastest->comp_us <= limits.imbalance_ratio)
     return std::nullopt;
-  return Verdict{"imbalanced",
-                 fmt::format("rank {} computes {:.2f}x as long as rank {} ({:.2f} against {:.2f} ms); "
-                             "look for other load on its core, or pin the ranks",
-                             slowest - result.splits.begin(), slowest->comp_us / fastest->comp_us,
-                             fastest - result.splits.begin(), slowest->comp_us / 1e3,
-                             fastest->comp_us / 1e3)};
+  return Verdict{
+      "imbalanced",
+      fmt::format("rank {} computes {:.2f}x as long as rank {} ({:.2f} against {:.2f} ms); "
+                  "look for other load on its core, or pin the ranks",
+                  slowest - result.splits.begin(), slowest->comp_us / fastest->comp_us,
+                  fastest - result.splits.begin(), slowest->comp_us / 1e3, fastest->comp_us / 1e3)};
 }
 
 std::string advice(const Result& result) {
@@ -72,10 +73,11 @@ std::optional<Verdict> memory_bound(const Result& result, const VerdictThreshold
   const double flops_pct = 100 * flops / time_us / 1e6 / result.peak.tflops;
   if (bandwidth_pct <= limits.memory_bandwidth_pct || flops_pct >= limits.memory_flops_pct)
     return std::nullopt;
-  return Verdict{"memory_bound",
-                 fmt::format("kernels move {:.0f} % of the copy bandwidth at {:.0f} % of the matmul "
-                             "peak; larger matrices per rank (lower tp, more tokens) would help",
-                             bandwidth_pct, flops_pct)};
+  return Verdict{
+      "memory_bound",
+      fmt::format("kernels move {:.0f} % of the copy bandwidth at {:.0f} % of the matmul "
+                  "peak; larger matrices per rank (lower tp, more tokens) would help",
+                  bandwidth_pct, flops_pct)};
 }
 
 }  // namespace
@@ -86,9 +88,10 @@ Verdict judge(const Result& result, const VerdictThresholds& thresholds,
   if (auto verdict = communication_bound(result, thresholds)) return *verdict;
   if (auto verdict = latency_bound(result, inputs)) return *verdict;
   if (auto verdict = memory_bound(result, thresholds, inputs)) return *verdict;
-  std::string reason = fmt::format("compute is {:.1f} % of the window, exposed communication {:.1f} %",
-                                   100 * result.split.comp_us / std::max(result.split.window_us, 1e-9),
-                                   result.exposed_comm_pct());
+  std::string reason =
+      fmt::format("compute is {:.1f} % of the window, exposed communication {:.1f} %",
+                  100 * result.split.comp_us / std::max(result.split.window_us, 1e-9),
+                  result.exposed_comm_pct());
   if (result.exposed_comm_pct() > thresholds.communication_warn_pct)
     reason += fmt::format(" (above the warning level of {:g} %); {}",
                           thresholds.communication_warn_pct, advice(result));

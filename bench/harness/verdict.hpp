@@ -8,11 +8,11 @@ struct Result;
 
 /// Limits of the verdict rules, in the units of the columns they are compared with.
 struct VerdictThresholds {
-  double imbalance_ratio{1.10};        ///< slowest over fastest rank's compute time
-  double communication_pct{25};        ///< exposed communication of the window
-  double communication_warn_pct{20};   ///< below the limit, but worth a word
-  double memory_bandwidth_pct{70};     ///< achieved bytes/s of the measured copy bandwidth
-  double memory_flops_pct{30};         ///< ... while FLOP/s stay below this share of the peak
+  double imbalance_ratio{1.10};       ///< slowest over fastest rank's compute time
+  double communication_pct{25};       ///< exposed communication of the window
+  double communication_warn_pct{20};  ///< below the limit, but worth a word
+  double memory_bandwidth_pct{70};    ///< achieved bytes/s of the measured copy bandwidth
+  double memory_flops_pct{30};        ///< ... while FLOP/s stay below this share of the peak
 };
 
 /// What limits a configuration, from measured numbers.
@@ -21,8 +21,8 @@ struct Verdict {
   std::string reason;  ///< the numbers and one thing to try
 };
 struct VerdictInputs {
-  double latency_us{0};          ///< fitted cost of one empty communication; 0 = unknown
-  double copy_bandwidth_GBps{0}; ///< measured; 0 = unknown
+  double latency_us{0};           ///< fitted cost of one empty communication; 0 = unknown
+  double copy_bandwidth_GBps{0};  ///< measured; 0 = unknown
 };
 /// Rules in order, first match wins: imbalanced, communication_bound, latency_bound, memory_bound,
 /// compute_bound.

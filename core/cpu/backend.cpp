@@ -1,10 +1,10 @@
 #include "core/cpu/backend.hpp"
 
+#include "core/error.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-
-#include "core/error.hpp"
 
 namespace shardmark {
 namespace {

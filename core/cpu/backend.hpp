@@ -1,13 +1,13 @@
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <vector>
-
 #include "core/backend.hpp"
 #include "core/cpu/arena.hpp"
 #include "core/cpu/kernels.hpp"
 #include "core/transport.hpp"
+
+#include <array>
+#include <cstdint>
+#include <vector>
 
 namespace shardmark {
 

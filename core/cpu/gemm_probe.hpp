@@ -1,9 +1,9 @@
 #pragma once
 
-#include <memory>
-
 #include "core/cpu/arena.hpp"
 #include "core/types.hpp"
+
+#include <memory>
 
 namespace shardmark {
 

@@ -1,6 +1,5 @@
 #include "core/cpu/transport_mpi.hpp"
 
-#include "core/cpu/death_notice.hpp"
 #include "core/cpu/reduce.hpp"
 #include "core/host.hpp"
 
@@ -11,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -76,6 +76,9 @@ MpiSession::MpiSession(int argc, char** argv) : exceptions_before_{std::uncaught
   SHARDMARK_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
   SHARDMARK_CHECK(provided >= MPI_THREAD_FUNNELED, "MPI gives thread level ", provided,
                   ", MPI_THREAD_FUNNELED is needed");
+  // Hydra, told not to clean up, tells survivors of a lost rank with this signal; find_dead_peer
+  // finds it without.
+  std::signal(SIGUSR1, SIG_IGN);
   SHARDMARK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   SHARDMARK_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
 }
@@ -135,11 +138,6 @@ void MpiTransport::gather_endpoints() {
         process_state(packed.pid).start_ticks == packed.start_ticks)
       watched_.push_back({peer, packed.pid, packed.start_ticks});
   }
-  std::vector<WatchedProcess> processes;
-  for (const Watched& peer : watched_)
-    processes.push_back({peer.pid, message("shardmark: rank ", rank(), " (", host_name(),
-                                           "): ", describe(peer.rank), " is gone")});
-  print_death_notices_on_sigusr1(processes);
 }
 
 const MpiTransport::Connection* MpiTransport::find(const Group& group, Lane lane) {

@@ -2,12 +2,12 @@
 
 // Small configurations that cover every way a block can be split, for tests on recorded op lists.
 
+#include "core/error.hpp"
+#include "layers/recording.hpp"
+
 #include <ostream>
 #include <string>
 #include <vector>
-
-#include "core/error.hpp"
-#include "layers/recording.hpp"
 
 namespace shardmark::test {
 

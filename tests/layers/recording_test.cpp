@@ -1,10 +1,6 @@
 // What the op lists of all layers promise: free of races, matched, without deadlock, and their
 // communication and FLOPs equal the closed forms.
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-
 #include "core/record/backend.hpp"
 #include "core/record/deadlock.hpp"
 #include "core/record/matching.hpp"
@@ -12,6 +8,10 @@
 #include "core/record/races.hpp"
 #include "layers/volume.hpp"
 #include "tests/layers/configs.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
 
 namespace shardmark {
 namespace {
@@ -72,21 +72,21 @@ TEST_P(AllSplits, FlopsEqualTheFormula) {
   EXPECT_DOUBLE_EQ(executed, model_flops(split.on(0), Phase::step).causal + 0.5 * core);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, AllSplits, testing::ValuesIn(test::all_splits()),
-                         [](const auto& info) {
-                           std::string name = test::describe(info.param);
-                           std::ranges::replace(name, '-', '_');
-                           return name + '_' + std::to_string(info.index);
-                         });
+std::string name_of_split(const testing::TestParamInfo<Split>& info) {
+  std::string name = test::describe(info.param);
+  std::ranges::replace(name, '-', '_');
+  return name + '_' + std::to_string(info.index);
+}
+INSTANTIATE_TEST_SUITE_P(Layers, AllSplits, testing::ValuesIn(test::all_splits()), name_of_split);
 
 /// The op list of one step between neighbours on the compute lane: somebody who writes the block's
 /// input and output gradient and somebody who reads its result and input gradient.
 std::vector<OpRecord> step_between_neighbours(const LayerConfig& config, Recording& keep_alive) {
   OpList list;
   keep_alive.backend = std::make_unique<RecordBackend>();
-  keep_alive.rank = std::make_unique<Rank>(config.parallel.tp.position,
-                                           Mesh{{.tp = config.parallel.tp.size}},
-                                           *keep_alive.backend, &list);
+  keep_alive.rank =
+      std::make_unique<Rank>(config.parallel.tp.position, Mesh{{.tp = config.parallel.tp.size}},
+                             *keep_alive.backend, &list);
   Rank& rank = *keep_alive.rank;
   const auto program = make_program(rank, config);
   const auto write = [&](std::string_view name) {
@@ -110,9 +110,9 @@ std::vector<OpRecord> step_between_neighbours(const LayerConfig& config, Recordi
   return list.ops;
 }
 
-/// The one fence that another layer makes unnecessary: in a whole model the loss reduces over the tp
-/// lane between the forward and the backward pass of the logits, which orders the re-gather, too.
-/// (Where the same linear stands alone, the fence is needed, and tested.)
+/// The one fence that another layer makes unnecessary: in a whole model the loss reduces over the
+/// tp lane between the forward and the backward pass of the logits, which orders the re-gather,
+/// too. (Where the same linear stands alone, the fence is needed, and tested.)
 bool is_covered_by_the_loss(const Split& split, const std::vector<OpRecord>& ops,
                             std::size_t position) {
   if (split.config.block != BlockKind::model || split.config.parallel.keep_gathered) return false;
@@ -120,8 +120,8 @@ bool is_covered_by_the_loss(const Split& split, const std::vector<OpRecord>& ops
     return *record.path == "head/logits" && std::holds_alternative<AllGather>(record.op);
   };
   const bool orders_gather = position + 1 < ops.size() && is_regather(ops[position + 1]);
-  const auto gathers_before = std::count_if(ops.begin(), ops.begin() + static_cast<long>(position),
-                                            is_regather);
+  const auto gathers_before =
+      std::count_if(ops.begin(), ops.begin() + static_cast<long>(position), is_regather);
   return orders_gather && std::holds_alternative<Await>(ops[position].op) &&
          gathers_before == split.config.parallel.chunks;
 }
@@ -169,8 +169,15 @@ TEST(Volume, OfABlockIsTheTableOfTheLiterature) {
 TEST(ModelFlops, OfLlama3AgreeWithTheWorkedExample) {
   LayerConfig config;
   config.block = BlockKind::model;
-  config.shape = {.hidden = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .ffn = 14336,
-                  .layers = 32, .vocab = 128256, .seq = 8192, .mlp = MlpKind::swiglu};
+  config.shape = {.hidden = 4096,
+                  .heads = 32,
+                  .kv_heads = 8,
+                  .head_dim = 128,
+                  .ffn = 14336,
+                  .layers = 32,
+                  .vocab = 128256,
+                  .seq = 8192,
+                  .mlp = MlpKind::swiglu};
   const ModelFlops flops = model_flops(config, Phase::step);
   EXPECT_NEAR(flops.full / 8192 / 1e9, 57.91, 0.01);
   EXPECT_NEAR(flops.causal / 8192 / 1e9, 51.47, 0.01);

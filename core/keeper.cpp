@@ -1,0 +1,61 @@
+#include "core/keeper.hpp"
+
+#include "core/error.hpp"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <string>
+
+namespace shardmark {
+namespace {
+
+/// Waits for the rank and ends this process; skips everything that belongs to the program.
+[[noreturn]] void keep(pid_t rank, int marker) {
+  ::prctl(PR_SET_NAME, "shardmark-keep");
+  // Launchers signal the whole process group, so the rank has seen these as well.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE})
+    std::signal(signal, SIG_IGN);
+  int status = 0;
+  while (::waitpid(rank, &status, 0) < 0 && errno == EINTR) continue;
+  if (WIFSIGNALED(status)) ::_exit(128 + WTERMSIG(status));
+  char done = 0;
+  if (WEXITSTATUS(status) != 0 || ::read(marker, &done, 1) == 1) ::_exit(WEXITSTATUS(status));
+  const std::string text =
+      message("shardmark: pid ", rank, " ended with exit code 0 before its work was done\n");
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  ::_exit(1);
+}
+
+}  // namespace
+
+Keeper::Keeper() {
+  std::array<int, 2> ends{};
+  SHARDMARK_CHECK(::pipe2(ends.data(), O_CLOEXEC) == 0, "pipe: ", std::strerror(errno));
+  const pid_t keeper = ::getpid();
+  const pid_t rank = ::fork();
+  SHARDMARK_CHECK(rank >= 0, "fork: ", std::strerror(errno));
+  if (rank > 0) {
+    ::close(ends[1]);
+    keep(rank, ends[0]);
+  }
+  ::close(ends[0]);
+  marker_ = ends[1];
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != keeper) ::_exit(1);
+}
+
+Keeper::~Keeper() { ::close(marker_); }
+
+void Keeper::completed() {
+  const char done = 1;
+  SHARDMARK_CHECK(::write(marker_, &done, 1) == 1, "marker: ", std::strerror(errno));
+}
+
+}  // namespace shardmark
