@@ -5,95 +5,49 @@ namespace {
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 
-Touches without_absent(Touches touched) {
-  std::erase_if(touched.reads, [](const Tensor& tensor) { return !tensor; });
-  std::erase_if(touched.writes, [](const Tensor& tensor) { return !tensor; });
+// One overload per op; a missing one does not compile.
+Touches touched_by(const Matmul& o) {
+  Touches touched{{o.a, o.b, o.bias}, {o.c}};
+  if (o.accumulate) touched.reads.push_back(o.c);
   return touched;
 }
-
-Touches raw_touches(const Op& op) {
-  return std::visit(overloaded{
-                        [](const Matmul& m) {
-                          Touches t{{m.a, m.b, m.bias}, {m.c}};
-                          if (m.accumulate) t.reads.push_back(m.c);
-                          return t;
-                        },
-                        [](const Add& o) {
-                          return Touches{{o.a, o.b}, {o.y}};
-                        },
-                        [](const AddBias& o) {
-                          return Touches{{o.x, o.bias}, {o.y}};
-                        },
-                        [](const SumRows& o) {
-                          return Touches{{o.x}, {o.y}};
-                        },
-                        [](const Copy& o) {
-                          return Touches{{o.x}, {o.y}};
-                        },
-                        [](const Fill& o) {
-                          return Touches{{}, {o.x}};
-                        },
-                        [](const Gelu& o) {
-                          return Touches{{o.x}, {o.y}};
-                        },
-                        [](const GeluBackward& o) {
-                          return Touches{{o.x, o.dy}, {o.dx}};
-                        },
-                        [](const SwiGlu& o) {
-                          return Touches{{o.gate, o.up}, {o.y}};
-                        },
-                        [](const SwiGluBackward& o) {
-                          return Touches{{o.gate, o.up, o.dy}, {o.dgate, o.dup}};
-                        },
-                        [](const Norm& o) {
-                          return Touches{{o.x, o.gain, o.bias}, {o.y, o.stats}};
-                        },
-                        [](const NormBackward& o) {
-                          return Touches{{o.x, o.gain, o.stats, o.dy}, {o.dx, o.dgain, o.dbias}};
-                        },
-                        [](const Attention& o) {
-                          return Touches{{o.q, o.k, o.v}, {o.o, o.lse}};
-                        },
-                        [](const AttentionBackward& o) {
-                          return Touches{{o.q, o.k, o.v, o.o, o.lse, o.d_o}, {o.dq, o.dk, o.dv}};
-                        },
-                        [](const Rope& o) {
-                          return Touches{{o.x}, {o.x}};
-                        },
-                        [](const Embedding& o) {
-                          Touches t{{o.ids, o.table}, {o.y}};
-                          if (o.accumulate) t.reads.push_back(o.y);
-                          return t;
-                        },
-                        [](const EmbeddingBackward& o) {
-                          return Touches{{o.ids, o.dy}, {o.dtable}};
-                        },
-                        [](const RowMax& o) {
-                          return Touches{{o.logits}, {o.maximum}};
-                        },
-                        [](const CrossEntropySum& o) {
-                          return Touches{{o.logits, o.targets, o.maximum}, {o.partials}};
-                        },
-                        [](const CrossEntropyLoss& o) {
-                          return Touches{{o.maximum, o.partials}, {o.loss}};
-                        },
-                        [](const CrossEntropyBackward& o) {
-                          return Touches{{o.logits, o.targets, o.maximum, o.partials}, {o.dlogits}};
-                        },
-                        [](const AllReduce& o) {
-                          return Touches{{o.x}, {o.x}};
-                        },
-                        [](const AllGather& o) {
-                          return Touches{{o.x}, {o.y}};
-                        },
-                        [](const ReduceScatter& o) {
-                          return Touches{{o.x}, {o.y}};
-                        },
-                        [](const Signal&) { return Touches{}; },
-                        [](const Await&) { return Touches{}; },
-                    },
-                    op);
+Touches touched_by(const Add& o) { return {{o.a, o.b}, {o.y}}; }
+Touches touched_by(const AddBias& o) { return {{o.x, o.bias}, {o.y}}; }
+Touches touched_by(const SumRows& o) { return {{o.x}, {o.y}}; }
+Touches touched_by(const Copy& o) { return {{o.x}, {o.y}}; }
+Touches touched_by(const Fill& o) { return {{}, {o.x}}; }
+Touches touched_by(const Gelu& o) { return {{o.x}, {o.y}}; }
+Touches touched_by(const GeluBackward& o) { return {{o.x, o.dy}, {o.dx}}; }
+Touches touched_by(const SwiGlu& o) { return {{o.gate, o.up}, {o.y}}; }
+Touches touched_by(const SwiGluBackward& o) { return {{o.gate, o.up, o.dy}, {o.dgate, o.dup}}; }
+Touches touched_by(const Norm& o) { return {{o.x, o.gain, o.bias}, {o.y, o.stats}}; }
+Touches touched_by(const NormBackward& o) {
+  return {{o.x, o.gain, o.stats, o.dy}, {o.dx, o.dgain, o.dbias}};
 }
+Touches touched_by(const Attention& o) { return {{o.q, o.k, o.v}, {o.o, o.lse}}; }
+Touches touched_by(const AttentionBackward& o) {
+  return {{o.q, o.k, o.v, o.o, o.lse, o.d_o}, {o.dq, o.dk, o.dv}};
+}
+Touches touched_by(const Rope& o) { return {{o.x}, {o.x}}; }
+Touches touched_by(const Embedding& o) {
+  Touches touched{{o.ids, o.table}, {o.y}};
+  if (o.accumulate) touched.reads.push_back(o.y);
+  return touched;
+}
+Touches touched_by(const EmbeddingBackward& o) { return {{o.ids, o.dy}, {o.dtable}}; }
+Touches touched_by(const RowMax& o) { return {{o.logits}, {o.maximum}}; }
+Touches touched_by(const CrossEntropySum& o) {
+  return {{o.logits, o.targets, o.maximum}, {o.partials}};
+}
+Touches touched_by(const CrossEntropyLoss& o) { return {{o.maximum, o.partials}, {o.loss}}; }
+Touches touched_by(const CrossEntropyBackward& o) {
+  return {{o.logits, o.targets, o.maximum, o.partials}, {o.dlogits}};
+}
+Touches touched_by(const AllReduce& o) { return {{o.x}, {o.x}}; }
+Touches touched_by(const AllGather& o) { return {{o.x}, {o.y}}; }
+Touches touched_by(const ReduceScatter& o) { return {{o.x}, {o.y}}; }
+Touches touched_by(const Signal&) { return {}; }
+Touches touched_by(const Await&) { return {}; }
 
 /// Unmasked (query, key) pairs of one head.
 double attended_pairs(const AttentionShape& shape) {
@@ -177,7 +131,12 @@ Work work(const Op& op) {
   return result;
 }
 
-Touches touches(const Op& op) { return without_absent(raw_touches(op)); }
+Touches touches(const Op& op) {
+  Touches touched = std::visit([](const auto& o) { return touched_by(o); }, op);
+  std::erase_if(touched.reads, [](const Tensor& tensor) { return !tensor; });
+  std::erase_if(touched.writes, [](const Tensor& tensor) { return !tensor; });
+  return touched;
+}
 
 const Group* group_of(const Op& op) {
   return std::visit(overloaded{
