@@ -1,0 +1,55 @@
+#pragma once
+
+#include "bench/harness/result.hpp"
+
+#include <span>
+#include <string>
+
+namespace shardmark::bench {
+
+/// Rises when a column changes meaning; a file of another version is not continued.
+inline constexpr int schema_version = 1;
+
+/// What a row needs besides its result.
+struct RunIdentity {
+  std::string run_id;
+  std::string backend{"cpu"}, transport;
+};
+struct Row {
+  const Result& result;
+  const RunIdentity& run;
+};
+
+/// One column of results.csv. This table is the only description of the file: header, rows, resume
+/// keys and the table in results/README.md come from it.
+struct Column {
+  /// key: always, and part of what makes two rows the same configuration; measured: rows with
+  /// status ok; communicating: those of them with tp above 1. The cell is empty otherwise.
+  enum class Holds : std::uint8_t { key, always, measured, communicating };
+
+  std::string name, unit, meaning;
+  Holds holds{Holds::always};
+  std::string (*value)(const Row&){nullptr};
+
+  [[nodiscard]] std::string cell(const Row& row) const;
+};
+[[nodiscard]] std::span<const Column> result_columns();
+
+/// The columns of kernels.csv, for one kernel of a row.
+struct KernelRow {
+  const Row& row;
+  const KernelSummary& kernel;
+};
+struct KernelColumn {
+  std::string name, unit, meaning;
+  std::string (*value)(const KernelRow&){nullptr};
+};
+[[nodiscard]] std::span<const KernelColumn> kernel_columns();
+
+/// The key columns' values of a configuration, whether it was measured or not.
+[[nodiscard]] std::string row_key(const Row& row);
+
+/// The Markdown table of results/README.md: name, unit, meaning.
+[[nodiscard]] std::string columns_markdown();
+
+}  // namespace shardmark::bench

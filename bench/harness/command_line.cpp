@@ -1,0 +1,120 @@
+#include "bench/harness/command_line.hpp"
+
+#include "core/error.hpp"
+#include "core/nearest.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+
+namespace shardmark::bench {
+namespace {
+
+constexpr int help_column = 30;
+constexpr std::size_t help_width = 68;
+
+constexpr const char* description =
+    "shardmark-tp: time tensor-parallel transformer layers and say where the time goes.\n"
+    "Options that take N,... or NAME,... sweep: every combination is one row of the result.\n"
+    "In sizes k is 1024 and m is 1024 x 1024.";
+
+constexpr const char* examples =
+    "Examples:\n"
+    "  shardmark-tp --ranks 2\n"
+    "      a block at tp 1 and 2 on two threads of this process\n"
+    "  mpirun -n 2 shardmark-tp --tp 1,2 --hidden 1k,2k --sequence-parallel off,on --out run\n"
+    "      a sweep on two MPI ranks; table on stdout, files in run/\n"
+    "  mpirun -n 2 shardmark-tp --model llama3-8b --seq 256 --tp 1,2\n"
+    "      one block with the shape of a public model\n"
+    "  shardmark-tp --dry-run --model llama3-70b --tp 1,2,4,8 --seq 8k\n"
+    "      operations, FLOPs, bytes and memory of each rank; nothing is executed\n"
+    "Exit code: 0 done, 1 a row failed or an error, 2 bad input, 128 + signal interrupted.";
+
+/// Breaks at spaces so that no line is longer than `width`.
+std::string wrap(const std::string& text, std::size_t width) {
+  std::string wrapped;
+  std::size_t column = 0;
+  for (std::size_t first = 0; first < text.size();) {
+    const std::size_t space = std::min(text.find(' ', first), text.size());
+    const std::size_t length = space - first;
+    if (column > 0) {
+      const bool fits = column + 1 + length <= width;
+      wrapped += fits ? ' ' : '\n';
+      column = fits ? column + 1 : 0;
+    }
+    wrapped.append(text, first, length);
+    column += length;
+    first = space + 1;
+  }
+  return wrapped;
+}
+
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(help_column); }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    return option->get_type_name().empty() ? "" : " " + option->get_type_name();
+  }
+};
+
+}  // namespace
+
+CommandLine::CommandLine() : app_{std::make_unique<CLI::App>(description, "shardmark-tp")} {
+  app_->formatter(std::make_shared<HelpFormatter>());
+  app_->set_help_flag();
+  app_->footer(examples);
+}
+CommandLine::~CommandLine() = default;
+
+void CommandLine::add(const std::string& name, const Help& help, Handler handler) {
+  names_.push_back(name);
+  const bool flag = help.type.empty();
+  std::string about = help.about;
+  if (!help.fallback.empty()) about += message(" [default: ", help.fallback, ']');
+  about = wrap(about, help_width);
+  about += message("\nexample: ", name, flag ? "" : " ", help.example);
+  CLI::Option* option =
+      flag ? app_->add_flag_callback(
+                 name, [name, handler] { handler(name, ""); }, about)
+           : app_->add_option_function<std::string>(
+                 name, [name, handler](const std::string& text) { handler(name, text); }, about);
+  if (!flag) option->type_name(help.type);
+  option->group(group_);
+}
+
+void CommandLine::add_print(const std::string& name, const std::string& about,
+                            std::function<std::string()> text) {
+  names_.push_back(name);
+  app_->add_flag_callback(
+          name, [this, text = std::move(text)] { print_ = text(); },
+          message(about, "\nexample: ", name))
+      ->group(group_);
+}
+
+std::string CommandLine::parse(const std::vector<std::string>& arguments) {
+  names_.emplace_back("--help");
+  app_->add_flag_callback(
+          "-h,--help", [this] { print_ = app_->help(); }, "print this text\nexample: --help")
+      ->group(group_);
+  try {
+    std::vector<std::string> reversed{arguments.rbegin(), arguments.rend()};
+    app_->parse(std::move(reversed));
+  } catch (const CLI::ExtrasError&) {
+    fail_unknown(app_->remaining().front());
+  } catch (const CLI::ParseError& error) {
+    throw InputError{message(error.what(), "; --help lists the options with examples")};
+  }
+  return std::move(print_);
+}
+
+void CommandLine::fail_unknown(const std::string& argument) const {
+  if (!argument.starts_with('-'))
+    throw InputError{message("unexpected argument '", argument,
+                             "'; lists are written without spaces, for example --tp 1,2,4")};
+  const std::vector<std::string_view> names{names_.begin(), names_.end()};
+  const std::string option = argument.substr(0, argument.find('='));
+  throw InputError{message("unknown option ", option, did_you_mean(option, names),
+                           "; --help lists the options")};
+}
+
+}  // namespace shardmark::bench

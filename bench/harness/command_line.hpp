@@ -1,0 +1,59 @@
+#pragma once
+
+#include "bench/harness/options.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace shardmark::bench {
+
+/// The command line of a program: options with help, unit, default and example, in groups.
+class CommandLine {
+ public:
+  CommandLine();
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+  ~CommandLine();
+
+  /// Called with the option's name and its value, or "" for a flag.
+  using Handler = std::function<void(std::string_view option, const std::string& text)>;
+  struct Help {
+    std::string type;      ///< "N,..." or "DIR"; empty for a flag
+    std::string about;     ///< what it does, with the unit
+    std::string fallback;  ///< the default; empty for a flag
+    std::string example;   ///< the value in the example; empty for a flag
+  };
+  /// Starts a group; the options that follow belong to it.
+  void group(std::string name) { group_ = std::move(name); }
+  void add(const std::string& name, const Help& help, Handler handler);
+  /// A flag that makes the program print `text()` instead of running.
+  void add_print(const std::string& name, const std::string& about,
+                 std::function<std::string()> text);
+
+  /// Calls the handlers. Returns the text to print instead of running, mostly none. Throws
+  /// InputError.
+  [[nodiscard]] std::string parse(const std::vector<std::string>& arguments);
+
+ private:
+  [[noreturn]] void fail_unknown(const std::string& argument) const;
+
+  std::unique_ptr<CLI::App> app_;
+  std::string group_, print_;
+  std::vector<std::string> names_;
+};
+
+// The options of shardmark-tp, by group. `options` must outlive the parse.
+void add_shape_options(CommandLine& line, Options& options);
+void add_parallel_options(CommandLine& line, Options& options);
+void add_measurement_options(CommandLine& line, Options& options);
+void add_output_options(CommandLine& line, Options& options);
+void add_testing_options(CommandLine& line, Options& options);
+
+}  // namespace shardmark::bench

@@ -1,0 +1,64 @@
+#include "bench/harness/csv_sinks.hpp"
+
+#include "core/error.hpp"
+
+#include <filesystem>
+
+namespace shardmark::bench {
+namespace {
+
+std::vector<std::string> names_of(const auto& columns) {
+  std::vector<std::string> names;
+  for (const auto& column : columns) names.push_back(column.name);
+  return names;
+}
+
+std::string results_path(const std::string& folder) { return folder + "/results.csv"; }
+
+}  // namespace
+
+ResultsCsv::ResultsCsv(const std::string& folder, RunIdentity run, bool resume)
+    : run_{std::move(run)}, file_{results_path(folder), names_of(result_columns()), resume} {}
+
+void ResultsCsv::add(const Outcome& row) {
+  std::vector<std::string> cells;
+  for (const Column& column : result_columns()) cells.push_back(column.cell({row.result, run_}));
+  file_.append({cells});
+}
+
+KernelsCsv::KernelsCsv(const std::string& folder, RunIdentity run, bool resume)
+    : run_{std::move(run)}, file_{folder + "/kernels.csv", names_of(kernel_columns()), resume} {}
+
+void KernelsCsv::add(const Outcome& row) {
+  std::vector<std::vector<std::string>> rows;
+  for (const KernelSummary& kernel : row.result.kernels) {
+    std::vector<std::string>& cells = rows.emplace_back();
+    for (const KernelColumn& column : kernel_columns())
+      cells.push_back(column.value({{row.result, run_}, kernel}));
+  }
+  if (!rows.empty()) file_.append(rows);
+}
+
+std::set<std::string> finished_rows(const std::string& folder) {
+  std::set<std::string> keys;
+  if (!std::filesystem::exists(results_path(folder))) return keys;
+  const auto rows = parse_csv(read_file(results_path(folder)));
+  if (rows.empty() || rows.front() != names_of(result_columns()))
+    throw InputError{message(results_path(folder),
+                             " has other columns than this version writes; use another --out, or "
+                             "leave out --resume")};
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    if (rows[i].size() != rows.front().size()) continue;
+    if (rows[i].front() != std::to_string(schema_version))
+      throw InputError{message(results_path(folder), " has schema_version ", rows[i].front(),
+                               ", this version writes ", schema_version,
+                               "; use another --out, or leave out --resume")};
+    std::string key;
+    for (std::size_t c = 0; c < rows[i].size(); ++c)
+      if (result_columns()[c].holds == Column::Holds::key) key += rows[i][c] + '\n';
+    keys.insert(std::move(key));
+  }
+  return keys;
+}
+
+}  // namespace shardmark::bench

@@ -1,0 +1,65 @@
+#pragma once
+
+#include "bench/harness/measure.hpp"
+#include "layers/recording.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace shardmark::bench {
+
+enum class TransportKind : std::uint8_t { threads, mpi };
+
+/// Everything the command line says. Lists are axes of the sweep; an empty list or optional means
+/// that the option was not given, so the model's value or the default holds.
+struct Options {
+  // Shapes.
+  std::vector<std::string> models;
+  std::vector<BlockKind> blocks{BlockKind::block};
+  std::vector<std::int64_t> hidden, heads, kv_heads, ffn, vocab, layers, seq, batch;
+  std::optional<MlpKind> mlp;
+  std::optional<GeluKind> gelu;
+  std::optional<NormKind> norm;
+  std::optional<Positions> positions;
+  std::optional<bool> biases, causal;
+  std::vector<DType> dtypes{DType::f32};
+
+  // Parallelism.
+  std::vector<int> tp;
+  std::vector<bool> sequence_parallel{false}, overlap{false};
+  int overlap_chunks{4};
+  bool keep_gathered{false}, gather_output{true};
+  std::optional<TransportKind> transport;
+  std::optional<int> ranks;
+
+  // Measurement.
+  std::vector<Phase> phases{Phase::step};
+  RunnerOptions runner;
+  double timeout_s{120};
+
+  // Output.
+  std::string out, dump;
+  bool resume{false}, dry_run{false}, verbose{false};
+
+  /// Text to print instead of running anything: help, version, list of models.
+  std::string print;
+};
+
+/// Reads the arguments (without the program's name). Throws InputError naming the option, the
+/// value, the rule and what would work.
+[[nodiscard]] Options parse_options(const std::vector<std::string>& arguments);
+
+/// The degrees of `--tp`, ascending; when it was not given: 1, 2, 4, ... and `world_size`.
+[[nodiscard]] std::vector<int> tp_degrees(const Options& options, int world_size);
+
+/// Which transport to use and how many ranks to start with `threads`. `launcher` is what
+/// detect_launcher says. Throws InputError when the options contradict it or MPI is not built in.
+struct LaunchPlan {
+  TransportKind transport{TransportKind::threads};
+  int ranks{1};
+};
+[[nodiscard]] LaunchPlan plan_launch(const Options& options, const std::string& launcher,
+                                     bool have_mpi);
+
+}  // namespace shardmark::bench

@@ -1,0 +1,223 @@
+#include "bench/harness/build_info.hpp"
+#include "bench/harness/command_line.hpp"
+#include "bench/harness/quantity.hpp"
+#include "core/adaptors.hpp"
+#include "core/error.hpp"
+#include "layers/presets.hpp"
+
+namespace shardmark::bench {
+namespace {
+
+bool parse_switch(std::string_view option, std::string_view text) {
+  return parse_choice<bool>(option, text, {{"off", false}, {"on", true}});
+}
+
+CommandLine::Handler set_flag(bool& into) {
+  return [&into](std::string_view, const std::string&) { into = true; };
+}
+template <class Into>
+CommandLine::Handler set_count(Into& into, int lowest) {
+  return [&into, lowest](std::string_view option, const std::string& text) {
+    into = parse_count(option, text, lowest);
+  };
+}
+CommandLine::Handler set_number(double& into, double lowest) {
+  return [&into, lowest](std::string_view option, const std::string& text) {
+    into = parse_number(option, text, lowest);
+  };
+}
+CommandLine::Handler set_switches(std::vector<bool>& into) {
+  return [&into](std::string_view option, const std::string& text) {
+    into = parse_list(option, text, parse_switch);
+  };
+}
+CommandLine::Handler set_path(std::string& into) {
+  return [&into](std::string_view option, const std::string& text) {
+    if (text.empty()) throw InputError{message(option, " needs the name of a folder")};
+    into = text;
+  };
+}
+
+std::string list_models() {
+  std::string text;
+  for (const ModelPreset& preset : model_presets()) {
+    const ModelShape& shape = preset.shape;
+    text += message(preset.name, ": ", shape.layers, " layers, hidden ", shape.hidden, ", ",
+                    shape.heads, " heads, ", shape.kv_heads, " kv heads, ffn ", shape.ffn,
+                    ", vocab ", shape.vocab, ", seq ", shape.seq, ", ", name_of(shape.mlp), ", ",
+                    name_of(shape.norm), " norm, ", name_of(shape.positions), " positions\n  ",
+                    preset.source, '\n');
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_parallel_options(CommandLine& line, Options& options) {
+  line.group("Parallelism");
+  line.add("--tp",
+           {"N,...", "tensor-parallel degrees; all run in one launch",
+            "1, 2, 4, ... up to the number of ranks", "1,2,4"},
+           [&options](std::string_view option, const std::string& text) {
+             options.tp =
+                 parse_list(option, text, [](std::string_view name, std::string_view part) {
+                   return parse_count(name, part, 1);
+                 });
+           });
+  line.add("--sequence-parallel",
+           {"off|on,...", "split the tokens outside of the linears, too", "off", "off,on"},
+           set_switches(options.sequence_parallel));
+  line.add(
+      "--overlap",
+      {"off|on,...", "run the communication of one chunk of tokens behind the next one's matmul",
+       "off", "off,on"},
+      set_switches(options.overlap));
+  line.add("--overlap-chunks",
+           {"N", "chunks of tokens with overlap; lowered to what divides the tokens", "4", "2"},
+           set_count(options.overlap_chunks, 1));
+  line.add("--keep-gathered",
+           {"",
+            "sequence parallelism: keep the gathered input for the backward pass instead of "
+            "gathering it again (less communication, more memory)",
+            "", ""},
+           set_flag(options.keep_gathered));
+  line.add("--gather-output",
+           {"on|off", "linear-column: gather the output's columns on every rank", "on", "off"},
+           [&options](std::string_view option, const std::string& text) {
+             options.gather_output = parse_switch(option, text);
+           });
+  line.add("--transport",
+           {"NAME", "threads of one process, or mpi", "mpi under a launcher, otherwise threads",
+            "threads"},
+           [&options](std::string_view option, const std::string& text) {
+             options.transport = parse_choice<TransportKind>(
+                 option, text, {{"threads", TransportKind::threads}, {"mpi", TransportKind::mpi}});
+           });
+  line.add("--ranks",
+           {"N", "ranks to start with --transport threads",
+            "the largest --tp, or the cores, at most 8", "2"},
+           set_count(options.ranks, 1));
+  line.add("--threads-per-rank", {"N", "compute threads of each rank", "1", "2"},
+           set_count(options.runner.threads_per_rank, 1));
+  line.add("--fill",
+           {"NAME", "ranks beyond tp stay idle, or replicate the work as data parallelism would",
+            "idle", "replicate"},
+           [&options](std::string_view option, const std::string& text) {
+             options.runner.replicate =
+                 parse_choice<bool>(option, text, {{"idle", false}, {"replicate", true}});
+           });
+}
+
+void add_measurement_options(CommandLine& line, Options& options) {
+  RunnerOptions& runner = options.runner;
+  line.group("Measurement");
+  line.add(
+      "--phase",
+      {"NAME,...", "forward, backward, or step (both, no optimizer)", "step", "forward,step"},
+      [&options](std::string_view option, const std::string& text) {
+        options.phases = parse_list(option, text, [](std::string_view name, std::string_view part) {
+          return parse_choice<Phase>(
+              name, part,
+              {{"forward", Phase::forward}, {"backward", Phase::backward}, {"step", Phase::step}});
+        });
+      });
+  line.add(
+      "--check",
+      {"NAME", "compare with the same block at tp 1: off, reduced (a smaller shape), full",
+       "reduced", "full"},
+      [&runner](std::string_view option, const std::string& text) {
+        runner.check = parse_choice<CheckMode>(
+            option, text,
+            {{"off", CheckMode::off}, {"reduced", CheckMode::reduced}, {"full", CheckMode::full}});
+      });
+  line.add("--warmup", {"N", "least untimed iterations per row", message(runner.warmup), "5"},
+           set_count(runner.warmup, 0));
+  line.add("--min-samples", {"N", "least timed samples per row", message(runner.min_samples), "30"},
+           set_count(runner.min_samples, 1));
+  line.add("--max-time", {"S", "seconds of sampling per row", message(runner.max_time_s), "0.5"},
+           set_number(runner.max_time_s, 0));
+  line.add("--seed", {"N", "seed of weights and inputs", message(runner.seed), "7"},
+           [&runner](std::string_view option, const std::string& text) {
+             runner.seed = parse_seed(option, text);
+           });
+  line.add("--peak-tflops",
+           {"X", "TFLOP/s of one rank that MFU is a share of", "measured matmul peak", "1.5"},
+           [&runner](std::string_view option, const std::string& text) {
+             runner.peak_tflops = parse_number(option, text, 0);
+             if (runner.peak_tflops == 0) throw InputError{message(option, ": must be above 0")};
+           });
+  line.add("--timeout",
+           {"S", "seconds a rank waits for the others before it gives up",
+            message(options.timeout_s), "30"},
+           set_number(options.timeout_s, 0.1));
+  VerdictThresholds& limits = runner.thresholds;
+  line.add("--limit-imbalance",
+           {"X", "verdict imbalanced: slowest over fastest rank's compute time",
+            message(limits.imbalance_ratio), "1.2"},
+           set_number(limits.imbalance_ratio, 1));
+  line.add("--limit-communication",
+           {"PCT", "verdict communication_bound: exposed communication, percent of the window",
+            message(limits.communication_pct), "30"},
+           set_number(limits.communication_pct, 0));
+  line.add("--warn-communication",
+           {"PCT", "exposed communication worth a word, percent of the window",
+            message(limits.communication_warn_pct), "15"},
+           set_number(limits.communication_warn_pct, 0));
+  line.add("--limit-bandwidth",
+           {"PCT", "verdict memory_bound: bytes per second, percent of the copy bandwidth",
+            message(limits.memory_bandwidth_pct), "60"},
+           set_number(limits.memory_bandwidth_pct, 0));
+  line.add("--limit-flops",
+           {"PCT", "verdict memory_bound: ... while FLOP/s are below this percentage of the peak",
+            message(limits.memory_flops_pct), "20"},
+           set_number(limits.memory_flops_pct, 0));
+}
+
+void add_output_options(CommandLine& line, Options& options) {
+  line.group("Output");
+  line.add("--out",
+           {"DIR",
+            "write run.json, results.csv, kernels.csv and the timeline there; files of an "
+            "earlier run are renamed to NAME.old",
+            "no files", "run"},
+           set_path(options.out));
+  line.add("--resume", {"", "go on with the sweep in --out: skip rows its results.csv has", "", ""},
+           set_flag(options.resume));
+  line.add(
+      "--dry-run",
+      {"", "operations, FLOPs, bytes and memory per rank of every row; executes nothing", "", ""},
+      set_flag(options.dry_run));
+  line.add("--backend", {"NAME", "cpu, or record (the same as --dry-run)", "cpu", "record"},
+           [&options](std::string_view option, const std::string& text) {
+             options.dry_run =
+                 parse_choice<bool>(option, text, {{"cpu", false}, {"record", true}}) ||
+                 options.dry_run;
+           });
+  line.add("--dump",
+           {"DIR",
+            "instead of timing: run forward and backward once and write every tensor of "
+            "every rank as .npy, described by manifest.json",
+            "no files", "dump"},
+           set_path(options.dump));
+  line.add("--verbose",
+           {"", "more of everything: operations of --dry-run, communication formulas", "", ""},
+           set_flag(options.verbose));
+  line.add_print("--list-models", "print the known models with their sources", list_models);
+  line.add_print("--version", "print the version", [] { return version_text() + "\n"; });
+}
+
+void add_testing_options(CommandLine& line, Options& options) {
+  line.group("Testing");
+  line.add(
+      "--inject-fault",
+      {"SPEC", "break one rank: KIND:rank=R:op=N with KIND exit:CODE, kill, hang, nan or throw",
+       "none", "hang:rank=1:op=40"},
+      [&options](std::string_view, const std::string& text) {
+        (void)parse_fault(text);
+        options.runner.fault = text;
+      });
+  line.add("--check-nan", {"", "stop at the first operation that writes a NaN", "", ""},
+           set_flag(options.runner.check_nan));
+}
+
+}  // namespace shardmark::bench

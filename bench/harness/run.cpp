@@ -1,0 +1,210 @@
+#include "bench/harness/run.hpp"
+
+#include "bench/harness/csv_sinks.hpp"
+#include "bench/harness/dry_run.hpp"
+#include "bench/harness/dump.hpp"
+#include "bench/harness/plan.hpp"
+#include "bench/harness/progress.hpp"
+#include "bench/harness/run_json.hpp"
+#include "bench/harness/summary.hpp"
+#include "bench/harness/sweep.hpp"
+#include "bench/harness/table.hpp"
+#include "bench/harness/timeline.hpp"
+#include "bench/harness/together.hpp"
+#include "core/host.hpp"
+#include "core/launch.hpp"
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+#include <limits>
+#include <memory>
+
+namespace shardmark::bench {
+namespace {
+
+/// Part of the memory that a case may take; the rest is for the system and the processes.
+constexpr double usable_memory = 0.9;
+
+using Sinks = std::vector<std::unique_ptr<ResultSink>>;
+
+/// Makes the folder; files of an earlier run get the suffix .old unless it is resumed.
+void prepare_folder(const std::string& folder, bool resume) {
+  namespace fs = std::filesystem;
+  std::error_code problem;
+  fs::create_directories(folder, problem);
+  if (!problem && ::access(folder.c_str(), W_OK | X_OK) != 0)
+    problem = {errno, std::generic_category()};
+  if (problem)
+    throw InputError{message("cannot write to ", folder, ": ", problem.message(),
+                             "; give --out a folder that can be written")};
+  if (resume) return;
+  for (const char* name : {"run.json", "results.csv", "kernels.csv", "trace.json", "trace.json.gz"})
+    if (const std::string path = folder + '/' + name; fs::exists(path))
+      fs::rename(path, path + ".old");
+}
+
+/// Rank 0: everything that keeps or shows rows. run.json comes last, so that its completion marker
+/// is written after everything else.
+Sinks make_sinks(const Options& options, const std::vector<std::string>& command_line,
+                 const RunIdentity& identity, const Transport& transport,
+                 const std::vector<std::string>& notices) {
+  Sinks sinks;
+  auto table = std::make_unique<Table>(std::cout, options.verbose);
+  const std::string& folder = options.out;
+  if (!folder.empty()) {
+    sinks.push_back(std::make_unique<ResultsCsv>(folder, identity, options.resume));
+    sinks.push_back(std::make_unique<KernelsCsv>(folder, identity, options.resume));
+    sinks.push_back(std::make_unique<Timeline>(folder, identity.transport, transport.size()));
+  }
+  table->begin(options, transport, notices);
+  sinks.push_back(std::move(table));
+  sinks.push_back(std::make_unique<Summary>(std::cout));
+  if (!folder.empty())
+    sinks.push_back(std::make_unique<RunJson>(
+        folder, provenance(command_line, options, identity, transport), options.resume));
+  return sinks;
+}
+
+/// Leaves out cases that are done already and marks those that do not fit; rank 0 decides.
+void settle(Sweep& sweep, const Options& options, const RunIdentity& identity,
+            Transport& transport) {
+  std::vector<Case>& cases = sweep.cases;
+  // One line per case: "-" when it is done already, otherwise "+" and the skip_reason.
+  std::string decisions;
+  on_rank_0(transport, [&] {
+    skip_what_does_not_fit(
+        cases, options.runner, transport.endpoints(),
+        static_cast<std::int64_t>(usable_memory * static_cast<double>(memory_total_bytes())));
+    std::set<std::string> finished;
+    if (options.resume) finished = finished_rows(options.out);
+    std::size_t num_done = 0;
+    for (const Case& config : cases) {
+      const bool done = is_finished(config, finished, identity, options.runner, transport.size());
+      num_done += done ? 1 : 0;
+      decisions += done ? "-\n" : '+' + config.skip_reason + '\n';
+    }
+    if (options.resume)
+      sweep.notices.push_back(message(num_done, " of ", cases.size(), " rows are in ", options.out,
+                                      "/results.csv already"));
+  });
+  decisions = transport.broadcast(decisions, Transport::Waiting::idle);
+  std::vector<Case> left;
+  std::size_t first = 0;
+  for (Case& config : cases) {
+    const std::size_t end = decisions.find('\n', first);
+    config.skip_reason = decisions.substr(first + 1, end - first - 1);
+    if (decisions[first] == '+') left.push_back(std::move(config));
+    first = end + 1;
+  }
+  cases = std::move(left);
+}
+
+Outcome skipped_row(const Case& config, const Options& options, int world_size) {
+  Outcome row;
+  row.result.config = config;
+  row.result.status = Status::skipped;
+  row.result.reason = config.skip_reason;
+  row.result.world_size = world_size;
+  row.result.replicated = options.runner.replicate;
+  row.result.check_mode = options.runner.check;
+  return row;
+}
+
+std::string_view name_of(Status status) {
+  return status == Status::ok ? "ok" : status == Status::skipped ? "skipped" : "failed";
+}
+
+struct Tally {
+  int ok{0}, failed{0};
+};
+
+/// Measures the cases one after another; every finished row is in all sinks before the next starts.
+Tally measure(const Options& options, const std::vector<Case>& cases, Runner& runner,
+              Transport& transport, const Sinks& sinks) {
+  Tally tally;
+  Progress progress{cases.size(), ::isatty(STDERR_FILENO) != 0};
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& config = cases[i];
+    const bool skipped = !config.skip_reason.empty();
+    if (transport.rank() == 0 && !skipped) progress.start(i, describe(config));
+    const Outcome row =
+        skipped ? skipped_row(config, options, transport.size()) : runner.run(config);
+    on_rank_0(transport, [&] {
+      progress.clear();
+      for (const auto& sink : sinks) sink->add(row);
+    });
+    const std::string status = transport.broadcast(std::string{name_of(row.result.status)});
+    if (status == "ok") ++tally.ok;
+    if (status == "failed") ++tally.failed;
+  }
+  return tally;
+}
+
+void dump_all(const Options& options, const std::vector<Case>& cases, Runner& runner,
+              Transport& transport) {
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& config = cases[i];
+    const std::string folder = cases.size() == 1 ? options.dump : message(options.dump, "/row", i);
+    if (config.skip_reason.empty()) dump(runner, config, options.runner, transport, folder);
+    if (transport.rank() == 0)
+      std::cout << describe(config) << ": "
+                << (config.skip_reason.empty() ? folder + "/manifest.json"
+                                               : "skipped: " + config.skip_reason)
+                << std::endl;
+  }
+}
+
+void finish(Transport& transport, const Sinks& sinks, bool complete) {
+  on_rank_0(transport, [&] {
+    for (const auto& sink : sinks) sink->finish(complete);
+  });
+}
+
+/// Ranks that wait give the core away when there are more of them than cores.
+void set_waiting(Transport& transport, const Options& options) {
+  const bool yield = is_oversubscribed(transport, options.runner.threads_per_rank);
+  transport.set_wait_policy({.yield = yield, .timeout_s = options.timeout_s});
+}
+
+}  // namespace
+
+int run_dry(Options options, int world_size) {
+  options.tp = tp_degrees(options, world_size);
+  const Sweep sweep = expand(options, std::numeric_limits<int>::max());
+  return dry_run(std::cout, options, sweep) ? 0 : 1;
+}
+
+int run(const Options& options, const std::vector<std::string>& command_line,
+        Transport& transport) {
+  Sweep sweep = expand(options, transport.size());
+  set_waiting(transport, options);
+  const RunIdentity identity{make_run_id(), "cpu", std::string{transport.name()}};
+  if (!options.out.empty())
+    on_rank_0(transport, [&] { prepare_folder(options.out, options.resume); });
+  settle(sweep, options, identity, transport);
+  Sinks sinks;
+  if (options.dump.empty())
+    on_rank_0(transport, [&] {
+      sinks = make_sinks(options, command_line, identity, transport, sweep.notices);
+    });
+  Runner runner{options.runner, transport};
+  if (!options.dump.empty()) {
+    dump_all(options, sweep.cases, runner, transport);
+    return 0;
+  }
+  Tally tally;
+  try {
+    tally = measure(options, sweep.cases, runner, transport, sinks);
+  } catch (const Interrupted&) {
+    finish(transport, sinks, false);
+    throw;
+  }
+  finish(transport, sinks, true);
+  if (tally.failed > 0) return 1;
+  return tally.ok == 0 && !sweep.cases.empty() ? 2 : 0;
+}
+
+}  // namespace shardmark::bench

@@ -1,0 +1,178 @@
+#include "bench/harness/run_json.hpp"
+
+#include <nlohmann/json.hpp>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#ifdef SHARDMARK_HAVE_MPI
+#include <mpi.h>
+#endif
+
+#include "bench/harness/build_info.hpp"
+#include "bench/harness/csv.hpp"
+#include "core/error.hpp"
+#include "core/host.hpp"
+
+extern char** environ;
+
+namespace shardmark::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string utc_time(const char* format) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), format, &parts);
+  return text.data();
+}
+
+std::string cpu_model() {
+  std::ifstream file{"/proc/cpuinfo"};
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name"))
+      return line.substr(std::min(line.find(':') + 2, line.size()));
+  return "unknown";
+}
+
+std::string dnnl_version_text() {
+  const dnnl_version_t* version = dnnl_version();
+  return message(version->major, '.', version->minor, '.', version->patch);
+}
+
+std::string mpi_version_text() {
+#ifdef SHARDMARK_HAVE_MPI
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string whole{text.data(), static_cast<std::size_t>(length)};
+  std::string first_line = whole.substr(0, whole.find('\n'));
+  std::ranges::replace(first_line, '\t', ' ');
+  return first_line;
+#else
+  return "not built in";
+#endif
+}
+
+/// Variables that change how compute and communication libraries behave.
+Json relevant_environment() {
+  constexpr std::array<const char*, 9> prefixes{
+      "OMP_", "GOMP_", "KMP_", "DNNL_", "ONEDNN_", "MPICH_", "MPIR_", "GLIBC_TUNABLES", "MALLOC_"};
+  Json variables = Json::object();
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text{*entry};
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos) continue;
+    if (std::ranges::any_of(prefixes, [&](const char* prefix) { return text.starts_with(prefix); }))
+      variables[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return variables;
+}
+
+Json machine() {
+  return {{"host", host_name()},
+          {"cpu", cpu_model()},
+          {"cores", cores_available()},
+          {"cores_online", static_cast<int>(std::thread::hardware_concurrency())},
+          {"memory_bytes", memory_total_bytes()}};
+}
+
+Json measurement(const Options& options) {
+  const RunnerOptions& runner = options.runner;
+  return {{"threads_per_rank", runner.threads_per_rank},
+          {"warmup", runner.warmup},
+          {"min_samples", runner.min_samples},
+          {"max_time_s", runner.max_time_s},
+          {"check", name_of(runner.check)},
+          {"seed", runner.seed},
+          {"peak_tflops", runner.peak_tflops},
+          {"fill", runner.replicate ? "replicate" : "idle"},
+          {"timeout_s", options.timeout_s}};
+}
+
+}  // namespace
+
+std::string make_run_id() { return utc_time("%Y%m%dT%H%M%SZ-") + std::to_string(::getpid()); }
+
+Json provenance(const std::vector<std::string>& command_line, const Options& options,
+                const RunIdentity& run, const Transport& transport) {
+  const BuildInfo& build = build_info();
+  Json ranks = Json::array();
+  for (const Endpoint& at : transport.endpoints())
+    ranks.push_back({{"rank", at.rank}, {"host", at.host}, {"pid", at.pid}});
+  return {
+      {"program", "shardmark-tp"},
+      {"schema_version", schema_version},
+      {"run_id", run.run_id},
+      {"complete", false},
+      {"command_line", command_line},
+      {"start_time", utc_time("%Y-%m-%dT%H:%M:%SZ")},
+      {"version", build.version},
+      {"commit", build.git_commit},
+      {"commit_dirty", build.git_dirty},
+      {"build", {{"compiler", build.compiler}, {"flags", build.flags}, {"type", build.build_type}}},
+      {"onednn", dnnl_version_text()},
+      {"mpi", mpi_version_text()},
+      {"machine", machine()},
+      {"backend", run.backend},
+      {"transport", run.transport},
+      {"world_size", transport.size()},
+      {"oversubscribed", transport.wait_policy().yield},
+      {"ranks", ranks},
+      {"measurement", measurement(options)},
+      {"environment", relevant_environment()},
+      {"memory_baseline_bytes", memory_resident_bytes()},
+  };
+}
+
+RunJson::RunJson(const std::string& folder, const Json& provenance, bool resume)
+    : path_{folder + "/run.json"}, content_{std::make_unique<Json>(provenance)} {
+  if (resume && std::filesystem::exists(path_)) {
+    Json before = Json::parse(read_file(path_), nullptr, false);
+    if (!before.is_discarded()) (*content_)["resumed_from"] = std::move(before);
+  }
+  (*content_)["rows"] = {{"ok", 0}, {"skipped", 0}, {"failed", 0}};
+  write();
+}
+
+RunJson::~RunJson() = default;
+
+void RunJson::add(const Outcome& row) {
+  constexpr std::array<const char*, 3> names{"ok", "skipped", "failed"};
+  Json& count = (*content_)["rows"][names[static_cast<std::size_t>(row.result.status)]];
+  count = count.get<int>() + 1;
+}
+
+void RunJson::finish(bool complete) {
+  (*content_)["end_time"] = utc_time("%Y-%m-%dT%H:%M:%SZ");
+  (*content_)["memory_peak_bytes"] = memory_peak_resident_bytes();
+  (*content_)["complete"] = complete;
+  write();
+}
+
+void RunJson::write() const {
+  const std::string temporary = path_ + ".part";
+  {
+    std::ofstream file{temporary};
+    file << content_->dump(2) << '\n';
+    file.flush();
+    if (!file) throw Error{message("cannot write ", temporary, ": ", std::strerror(errno))};
+  }
+  if (std::rename(temporary.c_str(), path_.c_str()) != 0)
+    throw Error{message("cannot rename ", temporary, ": ", std::strerror(errno))};
+}
+
+}  // namespace shardmark::bench

@@ -1,0 +1,151 @@
+#include "bench/harness/sweep.hpp"
+
+#include "bench/harness/shapes.hpp"
+#include "core/error.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace shardmark::bench {
+namespace {
+
+/// A split of one shape.
+struct Split {
+  int tp{1};
+  bool sequence_parallel{false}, overlap{false};
+};
+
+std::vector<Split> splits(const Options& options, int world_size) {
+  std::vector<Split> list;
+  for (const int tp : tp_degrees(options, world_size)) {
+    if (tp == 1) {
+      list.push_back({});
+      continue;
+    }
+    for (const bool sequence_parallel : options.sequence_parallel)
+      for (const bool overlap : options.overlap) list.push_back({tp, sequence_parallel, overlap});
+  }
+  return list;
+}
+
+void check_world(int tp, int world_size) {
+  if (tp <= world_size) return;
+  throw InputError{message("tp ", tp, " needs ", tp, " ranks, but there are ", world_size,
+                           "; start more (mpirun -n ", tp, ", or --ranks ", tp,
+                           " with --transport threads) or lower --tp")};
+}
+
+Case make_case(const Options& options, const ShapeChoice& choice, const Split& split,
+               int world_size) {
+  Case made;
+  made.phase = choice.phase;
+  made.model = choice.model;
+  LayerConfig& layer = made.layer;
+  layer.block = choice.block;
+  layer.dtype = choice.dtype;
+  layer.gather_output = options.gather_output;
+  Parallel& parallel = layer.parallel;
+  parallel.tp.size = split.tp;
+  parallel.sequence_parallel = split.sequence_parallel;
+  parallel.overlap = split.overlap;
+  parallel.keep_gathered = split.sequence_parallel && options.keep_gathered;
+  layer.shape = shape_of(options, choice, split.tp);
+  made.vocab_unpadded = unpadded_vocab(options, choice);
+  try {
+    check_heads(choice, layer.shape);
+    check_magnitude(layer);
+    check_world(split.tp, world_size);
+    check_divisible(layer);
+    if (split.overlap)
+      parallel.chunks = usable_chunks(layer.shape.tokens(), split.tp, split.sequence_parallel,
+                                      options.overlap_chunks);
+  } catch (const InputError& error) {
+    made.skip_reason = error.what();
+  }
+  return made;
+}
+
+void note_collapsed(const Options& options, int world_size, Sweep& sweep) {
+  const std::size_t variants = options.sequence_parallel.size() * options.overlap.size();
+  const auto degrees = tp_degrees(options, world_size);
+  const bool asked = options.sequence_parallel != std::vector<bool>{false} ||
+                     options.overlap != std::vector<bool>{false};
+  if (std::ranges::count(degrees, 1) == 0 || !asked) return;
+  sweep.notices.push_back(message("tp 1 communicates nothing: its ", variants,
+                                  " variants of sequence parallelism and overlap are one row, "
+                                  "shown as off"));
+}
+
+void note_padding(Sweep& sweep) {
+  std::set<std::string> seen;
+  for (const Case& made : sweep.cases) {
+    const std::int64_t vocab = made.layer.shape.vocab;
+    if (made.layer.block != BlockKind::model || made.vocab_unpadded == vocab) continue;
+    std::string text = message(made.model, ": vocabulary ", made.vocab_unpadded, " padded to ",
+                               vocab, ", a multiple of 128 x tp ", made.layer.parallel.tp.size);
+    if (seen.insert(text).second) sweep.notices.push_back(std::move(text));
+  }
+}
+
+void note_chunks(const Options& options, Sweep& sweep) {
+  std::set<std::string> seen;
+  for (const Case& made : sweep.cases) {
+    const Parallel& parallel = made.layer.parallel;
+    if (!parallel.overlap || !made.skip_reason.empty() || parallel.chunks == options.overlap_chunks)
+      continue;
+    std::string text =
+        message(made.layer.shape.tokens(), " tokens at tp ", parallel.tp.size, " overlap in ",
+                parallel.chunks, " chunks: ", options.overlap_chunks, " do not divide them evenly");
+    if (seen.insert(text).second) sweep.notices.push_back(std::move(text));
+  }
+}
+
+void fail_if_nothing_runs(const Sweep& sweep) {
+  std::vector<std::string> reasons;
+  for (const Case& made : sweep.cases) {
+    if (made.skip_reason.empty()) return;
+    if (std::ranges::find(reasons, made.skip_reason) == reasons.end())
+      reasons.push_back(made.skip_reason);
+  }
+  std::string text = reasons.front();
+  for (std::size_t i = 1; i < reasons.size(); ++i) text += "\n  " + reasons[i];
+  if (reasons.size() > 1) text = "no combination of the options can run:\n  " + text;
+  throw InputError{text};
+}
+
+}  // namespace
+
+Sweep expand(const Options& options, int world_size) {
+  Sweep sweep;
+  for (const ShapeChoice& choice : shape_choices(options))
+    for (const Split& split : splits(options, world_size))
+      sweep.cases.push_back(make_case(options, choice, split, world_size));
+  fail_if_nothing_runs(sweep);
+  note_collapsed(options, world_size, sweep);
+  note_padding(sweep);
+  note_chunks(options, sweep);
+  return sweep;
+}
+
+std::string shape_key(const Case& config) {
+  const ModelShape& shape = config.layer.shape;
+  return message(config.model, ' ', name_of(config.layer.block), ' ', name_of(config.phase), ' ',
+                 name_of(config.layer.dtype), ' ', shape.hidden, ' ', shape.heads, ' ',
+                 shape.kv_heads, ' ', shape.ffn, ' ', shape.layers, ' ', config.vocab_unpadded, ' ',
+                 shape.seq, ' ', shape.batch);
+}
+
+std::string describe_shape(const Case& config) {
+  const ModelShape& shape = config.layer.shape;
+  return message(config.model, config.model.empty() ? "" : " ", name_of(config.layer.block), ' ',
+                 name_of(config.phase), ' ', name_of(config.layer.dtype), " hidden ", shape.hidden,
+                 " seq ", shape.seq, " batch ", shape.batch);
+}
+
+std::string describe(const Case& config) {
+  const Parallel& parallel = config.layer.parallel;
+  return message(describe_shape(config), " tp ", parallel.tp.size,
+                 parallel.sequence_parallel ? " sp" : "", parallel.overlap ? " overlap" : "");
+}
+
+}  // namespace shardmark::bench

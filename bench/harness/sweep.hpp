@@ -1,0 +1,30 @@
+#pragma once
+
+#include "bench/harness/options.hpp"
+#include "bench/harness/result.hpp"
+
+#include <string>
+#include <vector>
+
+namespace shardmark::bench {
+
+/// The rows of a run in the order in which they are measured.
+struct Sweep {
+  std::vector<Case> cases;
+  std::vector<std::string> notices;  ///< what the user may not expect: collapsed rows, padding
+};
+
+/// Every combination of the options' lists. tp varies within one shape, smallest first, so that
+/// later rows can be compared with tp 1. A case whose shape does not split gets a skip_reason.
+/// At tp 1 there is nothing to communicate: all its variants are one case. Throws InputError when
+/// no case at all can run; the message has the reasons.
+[[nodiscard]] Sweep expand(const Options& options, int world_size);
+
+/// Equal for cases that differ only in how they are split and overlapped.
+[[nodiscard]] std::string shape_key(const Case& config);
+/// "block step f32 hidden 1024 seq 512 batch 1"
+[[nodiscard]] std::string describe_shape(const Case& config);
+/// The same with tp, sequence parallelism and overlap.
+[[nodiscard]] std::string describe(const Case& config);
+
+}  // namespace shardmark::bench

@@ -1,0 +1,140 @@
+#include "bench/harness/table.hpp"
+
+#include "bench/harness/build_info.hpp"
+#include "bench/harness/sweep.hpp"
+#include "core/launch.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <ostream>
+
+namespace shardmark::bench {
+namespace {
+
+constexpr const char* header_format =
+    "{:<13} {:<5} {:<5} {:>3} {:<3} {:<3} {:>6} {:>6} {:>5} {:>10} {:>8} {:>6} {:>6} {:>8} {:>8} "
+    "{:<7} {}\n";
+constexpr const char* shape_format = "{:<13} {:<5} {:<5} {:>3} {:<3} {:<3} {:>6} {:>6} {:>5} ";
+constexpr const char* numbers_format =
+    "{:>10.3f} {:>8.1f} {:>6.1f} {:>6.1f} {:>8.3f} {:>8} {:<7} {}\n";
+
+constexpr const char* conventions =
+    "# p50: median time of one iteration on the slowest rank. exposed, comp: communication that\n"
+    "#   hides behind no compute kernel, and compute kernels, in percent of one profiled "
+    "iteration\n"
+    "#   from barrier to barrier.\n"
+    "# TFLOP/s: model FLOPs per rank (backward = 2 x forward, recomputation excluded, tokens "
+    "counted\n"
+    "#   once, causal attention (s+1)/2 keys per query) and second. MFU: their share of the peak,\n"
+    "#   {}.\n"
+    "# speedup: over tp 1 of the same shape in this run. comm: bytes across one rank's link under "
+    "a\n"
+    "#   ring algorithm, by formula and as counted. kB, MB, GB = 1e3, 1e6, 1e9 bytes.\n";
+
+const char* on_off(bool value) { return value ? "on" : "off"; }
+
+const char* check_of(const Result& result) {
+  if (result.check_mode == CheckMode::off) return "off";
+  return result.check.pass ? "pass" : "FAIL";
+}
+
+}  // namespace
+
+void Table::begin(const Options& options, const Transport& transport,
+                  const std::vector<std::string>& notices) {
+  out_ << fmt::format("# {}: {} ranks ({}), {} thread{} each\n", version_text(), transport.size(),
+                      transport.name(), options.runner.threads_per_rank,
+                      options.runner.threads_per_rank == 1 ? "" : "s");
+  const std::string map = describe(transport.endpoints());
+  for (std::size_t first = 0; first < map.size();) {
+    const std::size_t end = map.find('\n', first);
+    out_ << "#   " << map.substr(first, end - first) << '\n';
+    first = end + 1;
+  }
+  out_ << fmt::format(fmt::runtime(conventions),
+                      options.runner.peak_tflops > 0
+                          ? fmt::format("given as {} TFLOP/s", options.runner.peak_tflops)
+                          : "the best matrix product measured between the samples of the row");
+  if (transport.wait_policy().yield)
+    out_
+        << "# oversubscribed: more compute threads than cores, so ranks take turns; do not compare "
+           "times\n";
+  for (const std::string& notice : notices) out_ << "# " << notice << '\n';
+  out_ << fmt::format(fmt::runtime(header_format), "block", "phase", "dtype", "tp", "sp", "ovl",
+                      "hidden", "seq", "batch", "p50(ms)", "exposed%", "comp%", "MFU%", "TFLOP/s",
+                      "speedup", "check", "verdict")
+       << std::flush;
+}
+
+void Table::add(const Outcome& row) {
+  const Result& result = row.result;
+  const LayerConfig& layer = result.config.layer;
+  out_ << fmt::format(fmt::runtime(shape_format), name_of(layer.block),
+                      name_of(result.config.phase), name_of(layer.dtype), result.tp(),
+                      on_off(layer.parallel.sequence_parallel), on_off(layer.parallel.overlap),
+                      layer.shape.hidden, layer.shape.seq, layer.shape.batch);
+  if (result.status == Status::skipped) {
+    out_ << "skipped: " << result.reason << std::endl;
+    return;
+  }
+  if (result.status == Status::failed && result.time.samples == 0) {
+    out_ << "FAILED: " << result.reason << std::endl;
+    return;
+  }
+  if (result.tp() == 1) serial_us_[shape_key(result.config)] = result.time.p50;
+  const TimeSplit& split = result.split;
+  out_ << fmt::format(
+      fmt::runtime(numbers_format), result.time.p50 / 1e3, result.exposed_comm_pct(),
+      split.window_us > 0 ? 100 * split.comp_us / split.window_us : 0.0, result.mfu_causal_pct(),
+      result.tflops_per_device(), speedup(result), check_of(result), result.verdict);
+  if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
+  if (!result.volume.empty())
+    out_ << fmt::format("    comm/{}: {}: {} by formula, {} counted\n",
+                        name_of(result.config.phase), count_collectives(result.volume),
+                        format_bytes(result.bytes_analytic), format_bytes(result.bytes_observed));
+  if (verbose_)
+    for (const VolumeLine& line : result.volume)
+      out_ << fmt::format("      {:<60} {:>10} = {}\n", line.what, format_bytes(line.bytes),
+                          line.formula);
+  if (verbose_ || result.verdict != "compute_bound")
+    out_ << "    " << result.verdict << ": " << result.verdict_reason << '\n';
+  out_ << std::flush;
+}
+
+std::string Table::speedup(const Result& result) const {
+  const auto serial = serial_us_.find(shape_key(result.config));
+  if (serial == serial_us_.end() || result.time.p50 <= 0) return "-";
+  return fmt::format("{:.2f}x", serial->second / result.time.p50);
+}
+
+std::string count_collectives(const std::vector<VolumeLine>& volume) {
+  static constexpr std::array<std::string_view, 2> directions{"forward", "backward"};
+  static constexpr std::array<std::string_view, 3> kinds{"all-reduce", "all-gather",
+                                                         "reduce-scatter"};
+  std::string text;
+  for (const std::string_view direction : directions) {
+    std::string counts;
+    for (const std::string_view kind : kinds) {
+      const std::string wanted = fmt::format("{}: {}", direction, kind);
+      int count = 0;
+      for (const VolumeLine& line : volume) count += line.what.find(wanted) != std::string::npos;
+      if (count > 0) counts += fmt::format("{}{} {}", counts.empty() ? "" : " + ", count, kind);
+    }
+    if (!counts.empty())
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", direction, counts);
+  }
+  return text;
+}
+
+std::string format_bytes(double bytes) {
+  static constexpr std::array<const char*, 5> units{"B", "kB", "MB", "GB", "TB"};
+  std::size_t unit = 0;
+  while (bytes >= 1000 && unit + 1 < units.size()) {
+    bytes /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 2, units[unit]);
+}
+
+}  // namespace shardmark::bench

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "bench/harness/options.hpp"
+#include "bench/harness/sink.hpp"
+#include "core/transport.hpp"
+
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace shardmark::bench {
+
+/// Prints the conventions, then one line per row as it finishes (widths are fixed), with the
+/// communication it costs below.
+class Table final : public ResultSink {
+ public:
+  Table(std::ostream& out, bool verbose) : out_{out}, verbose_{verbose} {}
+  /// Who runs, what the numbers mean, and the column names.
+  void begin(const Options& options, const Transport& transport,
+             const std::vector<std::string>& notices);
+  void add(const Outcome& row) override;
+
+ private:
+  [[nodiscard]] std::string speedup(const Result& result) const;
+
+  std::ostream& out_;
+  bool verbose_;
+  std::map<std::string, double> serial_us_;  ///< p50 of tp 1, by shape
+};
+
+/// "forward 2 all-reduce, backward 2 all-reduce": how often each collective runs in one iteration.
+[[nodiscard]] std::string count_collectives(const std::vector<VolumeLine>& volume);
+/// "8.39 MB" (MB = 1e6).
+[[nodiscard]] std::string format_bytes(double bytes);
+
+}  // namespace shardmark::bench
