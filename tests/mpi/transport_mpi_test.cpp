@@ -1,6 +1,7 @@
 #include "core/cpu/transport_mpi.hpp"
 
 #include "core/error.hpp"
+#include "tests/support/backend_conformance.hpp"
 #include "tests/support/mpi_main.hpp"
 #include "tests/support/transport_conformance.hpp"
 
@@ -14,6 +15,9 @@ class Conformance : public testing::TestWithParam<conformance::Check> {};
 TEST_P(Conformance, Holds) { GetParam().run(mpi_transport()); }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, Conformance, testing::ValuesIn(conformance::checks),
+                         [](const auto& check) { return std::string{check.param.name}; });
+
+INSTANTIATE_TEST_SUITE_P(CpuMpi, Conformance, testing::ValuesIn(conformance::backend_checks),
                          [](const auto& check) { return std::string{check.param.name}; });
 
 TEST(MpiTransport, RanksOfOneHostAreCounted) {
