@@ -128,18 +128,16 @@ SHARDMARK_INLINE inline float maximum(Floats values) {
       values[i] = values[i + step] > values[i] ? values[i + step] : values[i];
   return values[0];
 }
-/// Nearest integers, for |x| < 2^22.
-SHARDMARK_INLINE inline Floats nearest(Floats x) {
-  constexpr float magic = 12582912.0F;  // 1.5 * 2^23: adding it pushes the fraction out
-  return (x + magic) - magic;
-}
-
 /// exp(x) to 2e-7 of its value. Exactly 1 at 0, exactly 0 below -87.33, infinity above 88.37 (the
 /// last half binade before overflow is given up), NaN for NaN.
 SHARDMARK_INLINE inline Floats exp(Floats x) {
   constexpr float lowest = -87.33F;
   constexpr float highest = 88.37F;
-  const Floats n = nearest(x * 1.44269504F);
+  // Adding 1.5 * 2^23 pushes the fraction out: what is left is the nearest integer n, also in the
+  // low bits, from where the shift makes it the exponent of 2^n.
+  constexpr float magic = 12582912.0F;
+  const Floats shifted = x * 1.44269504F + magic;
+  const Floats n = shifted - magic;
   const Floats r = (x - n * 0.693359375F) + n * 2.12194440e-4F;
   Floats p = splat(1.0F / 720);
   p = p * r + 1.0F / 120;
@@ -148,10 +146,8 @@ SHARDMARK_INLINE inline Floats exp(Floats x) {
   p = p * r + 0.5F;
   p = p * r + 1.0F;
   p = p * r + 1.0F;
-  // Out of range (or NaN) n has no integer value; the selections below replace the result.
-  const Floats safe_n = ((x >= lowest) & (x <= highest)) ? n : splat(0);
-  const Ints exponent = (__builtin_convertvector(safe_n, Ints) + 127) << 23;
-  Floats result = p * bits_as<Floats>(exponent);
+  Floats result = p * bits_as<Floats>((bits_as<Words>(shifted) << 23) + 0x3f800000U);
+  // Far out n does not fit an exponent and the result means nothing.
   result = x < lowest ? splat(0) : result;
   return x > highest ? splat(__builtin_inff()) : result;
 }
