@@ -45,8 +45,8 @@ struct Peak {
 /// Time per kernel name on one rank in the profiled iteration.
 struct KernelSummary {
   int rank{0};
-  std::string op, name, path;  ///< op name, implementation, path of the op
-  std::string kind, lane;
+  std::string op{}, name{}, path{};  ///< op name, implementation, path of the op
+  std::string kind{}, lane{};
   int count{0};
   double total_us{0}, flops{0}, bytes_memory{0}, bytes_wire{0};
 };
@@ -99,12 +99,12 @@ struct Result {
 /// window's start on that rank (the barrier), so ranks line up.
 struct RankTrace {
   struct Interval {
-    std::string name, op, path, dtype;  ///< implementation, op, path of the op
+    std::string name{}, op{}, path{}, dtype{};  ///< implementation, op, path of the op
     Lane lane{Lane::compute};
     OpKind kind{OpKind::compute};
     std::uint32_t op_seq{0};
     double start_us{0}, end_us{0}, flops{0}, bytes_memory{0}, bytes_wire{0};
-    std::string group;  ///< "tp[0,1]" for communication
+    std::string group{};  ///< "tp[0,1]" for communication
     int group_size{1};
     std::int64_t elements{0};
   };
