@@ -24,17 +24,6 @@
 namespace shardmark {
 namespace {
 
-template <class Kind>
-bool is_a(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Kind&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
 /// Errors of rank threads in the order in which they came.
 class Failures {
  public:

@@ -26,6 +26,16 @@ void run_threads(int ranks, const RankBody& body);
 /// Calls `program`; prints an error that leaves it and returns the exit code.
 [[nodiscard]] int run_main(const std::function<int()>& program);
 
+template <class Kind>
+[[nodiscard]] bool is_a(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Kind&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
 /// 2 for InputError, 1 for everything else.
 [[nodiscard]] int exit_code_of(const std::exception_ptr& error);
 /// "hidden 1000 is ..." and, for an internal error, where it was thrown.

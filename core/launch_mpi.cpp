@@ -15,17 +15,6 @@
 namespace shardmark {
 namespace {
 
-template <class Kind>
-bool is_a(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Kind&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
 /// Prints and ends the job. MPI_Abort kills the peers, so those that also have something to say get
 /// the time to say it: where they wait, and first of all the rank that knows who is silent.
 [[noreturn]] void end_job(MpiTransport& transport, const std::exception_ptr& error) {
