@@ -160,8 +160,17 @@ class Runner::Measurement {
 
   void build() {
     if (!active_) return;
+    if (options_.check_nan) {
+      make_session(true);
+      session_->iterate(1);
+    }
+    make_session(false);
+  }
+
+  void make_session(bool check_nan) {
+    session_.reset();
     runner_.arena_.reset_peak();
-    session_ = std::make_unique<Session>(config_, layer_, mesh(), options_, transport_,
+    session_ = std::make_unique<Session>(config_, layer_, mesh(), options_, check_nan, transport_,
                                          runner_.arena_, runner_.kernels_);
   }
 

@@ -18,14 +18,22 @@ std::unique_ptr<Backend> make_fault(const std::string& spec, Backend& inner, int
   return std::make_unique<FaultBackend>(inner, rank, parse_fault(spec));
 }
 
+Backend& outermost(Backend& cpu, const std::unique_ptr<Backend>& adaptor) {
+  return adaptor ? *adaptor : cpu;
+}
+
 }  // namespace
 
 Session::Session(const Case& config, const LayerConfig& layer, const Mesh& mesh,
-                 const RunnerOptions& options, Transport& transport, Arena& arena, Kernels& kernels)
+                 const RunnerOptions& options, bool check_nan, Transport& transport, Arena& arena,
+                 Kernels& kernels)
     : phase_{config.phase},
       cpu_{transport, arena, kernels},
       fault_{make_fault(options.fault, cpu_, transport.rank())},
-      filter_{fault_ ? *fault_ : cpu_, std::nullopt},
+      nan_check_{check_nan
+                     ? std::make_unique<NanCheckBackend>(outermost(cpu_, fault_), transport.rank())
+                     : nullptr},
+      filter_{outermost(outermost(cpu_, fault_), nan_check_), std::nullopt},
       rank_{std::make_unique<Rank>(transport.rank(), mesh, filter_)},
       program_{make_program(*rank_, layer)},
       nvtx_{make_nvtx_ranges()},

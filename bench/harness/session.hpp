@@ -25,8 +25,10 @@ struct ProfiledIteration {
 /// A configuration built and ready to run on a rank that takes part in it.
 class Session {
  public:
+  /// `check_nan` runs op by op and stops at the first NaN: not for timing.
   Session(const Case& config, const LayerConfig& layer, const Mesh& mesh,
-          const RunnerOptions& options, Transport& transport, Arena& arena, Kernels& kernels);
+          const RunnerOptions& options, bool check_nan, Transport& transport, Arena& arena,
+          Kernels& kernels);
 
   /// Runs `count` iterations back to back; nanoseconds from start to this rank's end.
   std::int64_t iterate(int count);
@@ -43,7 +45,7 @@ class Session {
  private:
   Phase phase_;
   CpuBackend cpu_;
-  std::unique_ptr<Backend> fault_;
+  std::unique_ptr<Backend> fault_, nan_check_;
   FilterBackend filter_;
   std::unique_ptr<Rank> rank_;
   std::unique_ptr<LayerProgram> program_;
