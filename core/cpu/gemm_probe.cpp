@@ -2,7 +2,7 @@
 
 #include "core/bf16.hpp"
 #include "core/cpu/kernels_internal.hpp"
-#include "core/cpu/onednn.hpp"
+#include "core/cpu/matmul.hpp"
 
 #include <chrono>
 #include <random>

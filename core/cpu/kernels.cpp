@@ -1,7 +1,7 @@
 #include "core/cpu/kernels.hpp"
 
 #include "core/cpu/kernels_internal.hpp"
-#include "core/cpu/onednn.hpp"
+#include "core/cpu/matmul.hpp"
 #include "core/error.hpp"
 
 namespace shardmark {

@@ -1,5 +1,5 @@
 #include "core/cpu/kernels_internal.hpp"
-#include "core/cpu/onednn.hpp"
+#include "core/cpu/matmul.hpp"
 #include "core/cpu/vector_math.hpp"
 #include "core/error.hpp"
 
