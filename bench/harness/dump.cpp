@@ -125,9 +125,10 @@ void dump(Runner& runner, Case config, const RunnerOptions& options, Transport& 
   const std::vector<std::string> all = transport.gather(mine.dump(), Transport::Waiting::idle);
   on_rank_0(transport, [&] {
     Json tensors = Json::array();
-    for (const std::string& entries : all)
-      for (Json& entry : Json::parse(entries).get_ref<Json::array_t&>())
-        tensors.push_back(std::move(entry));
+    for (const std::string& text : all) {
+      const Json entries = Json::parse(text);
+      tensors.insert(tensors.end(), entries.begin(), entries.end());
+    }
     write_manifest(folder + "/manifest.json", {{"program", version_text()},
                                                {"config", describe(config, options.seed)},
                                                {"tensors", std::move(tensors)}});

@@ -26,6 +26,8 @@ Options parse_options(const std::vector<std::string>& arguments) {
   options.print = line.parse(arguments);
   if (options.resume && options.out.empty())
     throw InputError{"--resume needs the folder to go on with; add --out DIR"};
+  if (!options.dump.empty() && !options.out.empty())
+    throw InputError{"--dump times nothing that --out could keep; leave out one of them"};
   if (options.dry_run && !options.dump.empty())
     throw InputError{"--dry-run computes nothing that --dump could write; leave out one of them"};
   for (const std::string& model : options.models) (void)find_model(model);

@@ -1,4 +1,5 @@
 #include "bench/harness/build_info.hpp"
+#include "bench/harness/columns.hpp"
 #include "bench/harness/command_line.hpp"
 #include "bench/harness/quantity.hpp"
 #include "core/adaptors.hpp"
@@ -202,6 +203,8 @@ void add_output_options(CommandLine& line, Options& options) {
   line.add("--verbose",
            {"", "more of everything: operations of --dry-run, communication formulas", "", ""},
            set_flag(options.verbose));
+  line.add_print("--list-columns", "print the columns of results.csv and kernels.csv (Markdown)",
+                 columns_markdown);
   line.add_print("--list-models", "print the known models with their sources", list_models);
   line.add_print("--version", "print the version", [] { return version_text() + "\n"; });
 }

@@ -61,7 +61,7 @@ Sinks make_sinks(const Options& options, const std::vector<std::string>& command
   }
   table->begin(options, transport, notices);
   sinks.push_back(std::move(table));
-  sinks.push_back(std::make_unique<Summary>(std::cout));
+  sinks.push_back(std::make_unique<SummaryText>(std::cout));
   if (!folder.empty())
     sinks.push_back(std::make_unique<RunJson>(
         folder, provenance(command_line, options, identity, transport), options.resume));

@@ -21,6 +21,7 @@
 
 #include "bench/harness/build_info.hpp"
 #include "bench/harness/csv.hpp"
+#include "bench/harness/summary.hpp"
 #include "core/error.hpp"
 #include "core/host.hpp"
 
@@ -103,6 +104,37 @@ Json measurement(const Options& options) {
           {"timeout_s", options.timeout_s}};
 }
 
+std::int64_t count(const std::vector<Result>& results, Status status) {
+  return std::ranges::count(results, status, &Result::status);
+}
+
+Json to_json(const SweepSummary& summary) {
+  Json shapes = Json::array();
+  for (const ShapeSummary& shape : summary.shapes)
+    shapes.push_back({{"shape", shape.shape},
+                      {"fastest_tp", shape.fastest_tp},
+                      {"fastest_us", shape.fastest_us},
+                      {"best_mfu_tp", shape.best_mfu_tp},
+                      {"best_mfu_pct", shape.best_mfu_pct},
+                      {"crossover", shape.crossover}});
+  Json fits = Json::array();
+  for (const auto& [dtype, fit] : summary.fits) {
+    Json entry{{"dtype", name_of(dtype)}};
+    if (fit.model) {
+      entry["rows"] = fit.model->rows;
+      entry["rate_tflops"] = fit.model->rate_tflops;
+      if (fit.model->has_bandwidth) entry["bandwidth_GBps"] = fit.model->bandwidth_GBps;
+      entry["alpha_us"] = fit.model->alpha_us;
+      entry["median_error_pct"] = fit.model->median_error_pct;
+      entry["worst_error_pct"] = fit.model->worst_error_pct;
+    } else {
+      entry["not_fitted"] = fit.reason;
+    }
+    fits.push_back(std::move(entry));
+  }
+  return {{"shapes", std::move(shapes)}, {"cost_models", std::move(fits)}};
+}
+
 }  // namespace
 
 std::string make_run_id() { return utc_time("%Y%m%dT%H%M%SZ-") + std::to_string(::getpid()); }
@@ -144,21 +176,20 @@ RunJson::RunJson(const std::string& folder, const Json& provenance, bool resume)
     Json before = Json::parse(read_file(path_), nullptr, false);
     if (!before.is_discarded()) (*content_)["resumed_from"] = std::move(before);
   }
-  (*content_)["rows"] = {{"ok", 0}, {"skipped", 0}, {"failed", 0}};
   write();
 }
 
 RunJson::~RunJson() = default;
 
-void RunJson::add(const Outcome& row) {
-  constexpr std::array<const char*, 3> names{"ok", "skipped", "failed"};
-  Json& count = (*content_)["rows"][names[static_cast<std::size_t>(row.result.status)]];
-  count = count.get<int>() + 1;
-}
+void RunJson::add(const Outcome& row) { results_.push_back(row.result); }
 
 void RunJson::finish(bool complete) {
   (*content_)["end_time"] = utc_time("%Y-%m-%dT%H:%M:%SZ");
   (*content_)["memory_peak_bytes"] = memory_peak_resident_bytes();
+  (*content_)["rows"] = {{"ok", count(results_, Status::ok)},
+                         {"skipped", count(results_, Status::skipped)},
+                         {"failed", count(results_, Status::failed)}};
+  (*content_)["summary"] = to_json(summarize(results_));
   (*content_)["complete"] = complete;
   write();
 }

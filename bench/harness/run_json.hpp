@@ -18,8 +18,9 @@ namespace shardmark::bench {
                                                 const Options& options, const RunIdentity& run,
                                                 const Transport& transport);
 
-/// run.json: written at once with `complete: false`, and again at the end, when a `true` says that
-/// all rows of the sweep are in results.csv. Replaced as a whole each time.
+/// run.json: provenance, and at the end the summary of the rows. Written at once with `complete:
+/// false`; a `true` says that all rows of the sweep are in results.csv. Replaced as a whole each
+/// time.
 class RunJson final : public ResultSink {
  public:
   /// A resumed run keeps the earlier one's under "resumed_from".
@@ -33,6 +34,7 @@ class RunJson final : public ResultSink {
 
   std::string path_;
   std::unique_ptr<nlohmann::ordered_json> content_;
+  std::vector<Result> results_;
 };
 
 /// Names a run: UTC start time and process id.

@@ -93,10 +93,14 @@ void Table::add(const Outcome& row) {
     out_ << fmt::format("    comm/{}: {}: {} by formula, {} counted\n",
                         name_of(result.config.phase), count_collectives(result.volume),
                         format_bytes(result.bytes_analytic), format_bytes(result.bytes_observed));
-  if (verbose_)
+  if (verbose_ && !result.volume.empty()) {
     for (const VolumeLine& line : result.volume)
       out_ << fmt::format("      {:<60} {:>10} = {}\n", line.what, format_bytes(line.bytes),
                           line.formula);
+    out_ << fmt::format("      t = {}, T = {} tokens, h = {}, ffn = {}, e = {} bytes\n",
+                        result.tp(), layer.shape.tokens(), layer.shape.hidden, layer.shape.ffn,
+                        size_of(layer.dtype));
+  }
   if (verbose_ || result.verdict != "compute_bound")
     out_ << "    " << result.verdict << ": " << result.verdict_reason << '\n';
   out_ << std::flush;

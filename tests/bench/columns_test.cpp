@@ -1,0 +1,105 @@
+#include "bench/harness/columns.hpp"
+
+#include "bench/harness/csv.hpp"
+#include "bench/harness/csv_sinks.hpp"
+#include "core/error.hpp"
+
+#include "scratch.hpp"
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <set>
+
+namespace shardmark::bench {
+namespace {
+
+using testing::HasSubstr;
+
+Result measured_row(int tp) {
+  Result result;
+  result.config.layer.parallel.tp.size = tp;
+  result.world_size = 2;
+  result.time.p50 = 1000;
+  result.flops_model_causal = 2e9;
+  result.peak = {4.0, 5.0, "measured_gemm"};
+  result.check_mode = CheckMode::reduced;
+  return result;
+}
+
+std::string cell(const std::string& name, const Result& result) {
+  const RunIdentity run{"id", "cpu", "threads"};
+  for (const Column& column : result_columns())
+    if (column.name == name) return column.cell({result, run});
+  return "no such column";
+}
+
+TEST(Columns, TheHeaderIsTheGoldenOne) {
+  std::string header;
+  for (const Column& column : result_columns()) header += column.name + '\n';
+  EXPECT_EQ(header, read_file(SHARDMARK_SOURCE_DIR "/tests/golden/results_columns.txt"));
+}
+
+TEST(Columns, TheReadmeHasThisTable) {
+  EXPECT_THAT(read_file(SHARDMARK_SOURCE_DIR "/results/README.md"), HasSubstr(columns_markdown()))
+      << "put what shardmark-tp --list-columns prints into results/README.md";
+}
+
+TEST(Columns, NamesAreUnique) {
+  std::set<std::string> names;
+  for (const Column& column : result_columns())
+    EXPECT_TRUE(names.insert(column.name).second) << column.name;
+}
+
+TEST(Columns, CellsFollowTheConventions) {
+  const Result serial = measured_row(1);
+  EXPECT_EQ(cell("sp", serial), "false");
+  EXPECT_EQ(cell("phase", serial), "step");
+  EXPECT_EQ(cell("check", serial), "pass");
+  EXPECT_EQ(cell("status", serial), "ok");
+  EXPECT_EQ(cell("time_us_p50", serial), "1000");
+  EXPECT_EQ(cell("tflops_per_device", serial), "2");
+  EXPECT_EQ(cell("mfu_causal_pct", serial), "50");
+  EXPECT_EQ(cell("overlap_pct", serial), "") << "tp 1 communicates nothing";
+  EXPECT_EQ(cell("overlap_pct", measured_row(2)), "0");
+}
+
+TEST(Columns, ASkippedRowHasAReasonAndNoTimes) {
+  Result result = measured_row(2);
+  result.status = Status::skipped;
+  result.reason = "too large";
+  EXPECT_EQ(cell("status", result), "skipped");
+  EXPECT_EQ(cell("check", result), "skipped");
+  EXPECT_EQ(cell("reason", result), "too large");
+  EXPECT_EQ(cell("time_us_p50", result), "");
+  EXPECT_EQ(cell("hidden", result), "1024");
+}
+
+TEST(Resume, RowsInTheFileAreFinished) {
+  const std::string folder = scratch_folder();
+  const RunIdentity run{"first", "cpu", "threads"};
+  const Result result = measured_row(2);
+  ResultsCsv{folder, run, false}.add({result, {}});
+  const std::set<std::string> finished = finished_rows(folder);
+  EXPECT_EQ(finished.size(), 1U);
+  EXPECT_TRUE(finished.contains(row_key({result, {"second", "cpu", "threads"}})));
+  EXPECT_FALSE(finished.contains(row_key({measured_row(1), run})));
+  EXPECT_FALSE(finished.contains(row_key({result, {"second", "cpu", "mpi"}})));
+}
+
+TEST(Resume, AFolderWithoutRowsHasNothingFinished) {
+  EXPECT_THAT(finished_rows(scratch_folder()), testing::IsEmpty());
+}
+
+TEST(Resume, AnotherSchemaIsRefused) {
+  const std::string folder = scratch_folder();
+  ResultsCsv{folder, {"first", "cpu", "threads"}, false}.add({measured_row(2), {}});
+  std::string text = read_file(folder + "/results.csv");
+  text.replace(text.find('\n') + 1, 1, "9");
+  std::ofstream{folder + "/results.csv"} << text;
+  EXPECT_THROW((void)finished_rows(folder), InputError);
+  std::ofstream{folder + "/results.csv"} << "schema_version,time\n1,2\n";
+  EXPECT_THROW((void)finished_rows(folder), InputError);
+}
+
+}  // namespace
+}  // namespace shardmark::bench
