@@ -4,11 +4,16 @@
 #include "core/cpu/matmul.hpp"
 #include "core/error.hpp"
 
+#include <algorithm>
+
 namespace shardmark {
 
 class Kernels::Implementation {
  public:
-  Implementation(int num_threads, Arena& arena) : num_threads_{num_threads}, scratch_{arena} {
+  /// oneDNN leaves out work when a parallel region gets fewer threads than it asked for, so the
+  /// limit of OMP_THREAD_LIMIT is known beforehand.
+  Implementation(int num_threads, Arena& arena)
+      : num_threads_{std::min(num_threads, omp_get_thread_limit())}, scratch_{arena} {
     SHARDMARK_CHECK(num_threads > 0, "kernels on ", num_threads, " threads");
   }
 

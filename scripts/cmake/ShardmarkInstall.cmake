@@ -1,4 +1,5 @@
-# cmake --install: headers, static libraries, programs, and a package for find_package(shardmark).
+# cmake --install: headers, static libraries and a package for find_package(shardmark). Programs
+# are installed where they are built (bench/CMakeLists.txt).
 include(CMakePackageConfigHelpers)
 set(shardmark_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/shardmark)
 
@@ -18,9 +19,3 @@ install(FILES
   ${PROJECT_BINARY_DIR}/shardmarkConfigVersion.cmake
   ${PROJECT_SOURCE_DIR}/scripts/cmake/FindOneDNN.cmake
   DESTINATION ${shardmark_package_dir})
-
-get_property(shardmark_programs DIRECTORY bench PROPERTY BUILDSYSTEM_TARGETS)
-list(FILTER shardmark_programs INCLUDE REGEX "^shardmark-")
-if(shardmark_programs)
-  install(TARGETS ${shardmark_programs})
-endif()
