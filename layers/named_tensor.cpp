@@ -3,27 +3,11 @@
 #include "core/bf16.hpp"
 #include "core/error.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace shardmark {
 namespace {
-
-/// Calls f(local row, local col, part, global row, global col) for every element.
-template <class F>
-void for_each_element(const NamedTensor& named, const F& f) {
-  const bool split_columns = named.dim + 1 == named.tensor.shape.num_dims();
-  for (const ShardPart& part : named.parts) {
-    const std::int64_t rows = split_columns ? named.tensor.rows() : part.count;
-    const std::int64_t cols = split_columns ? part.count : named.tensor.cols();
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = 0; j < cols; ++j) {
-        if (split_columns)
-          f(i, part.local_first + j, part, i, part.global_first + j);
-        else
-          f(part.local_first + i, j, part, part.global_first + i, j);
-      }
-  }
-}
 
 void store(std::vector<std::byte>& bytes, DType dtype, std::int64_t index, float value) {
   switch (dtype) {
@@ -62,20 +46,33 @@ NamedTensor replicated(std::string name, const Tensor& tensor, Role role, std::s
 
 void write_values(Backend& backend, const NamedTensor& target, const Values& values) {
   if (target.tensor.data == nullptr) return;
-  std::vector<std::byte> bytes(static_cast<std::size_t>(target.tensor.bytes()));
   const std::int64_t cols = target.tensor.cols();
-  std::string keyed_name;
-  std::uint64_t key = 0;
-  for_each_element(target, [&](std::int64_t i, std::int64_t j, const ShardPart& part,
-                               std::int64_t global_i, std::int64_t global_j) {
-    if (part.of != keyed_name) {
-      keyed_name = part.of;
-      key = values.key(part.of);
+  const bool split_columns = target.dim + 1 == target.tensor.shape.num_dims();
+  std::vector<std::uint64_t> keys;
+  for (const ShardPart& part : target.parts) keys.push_back(values.key(part.of));
+  // A few rows at a time: a copy of a whole weight would count as peak memory.
+  constexpr std::int64_t elements_at_once = std::int64_t{1} << 18U;
+  const Tensor matrix = target.tensor.reshape({target.tensor.rows(), cols});
+  const std::int64_t rows_at_once = std::max<std::int64_t>(1, elements_at_once / cols);
+  for (std::int64_t first = 0; first < matrix.rows(); first += rows_at_once) {
+    const Tensor block = matrix.row_block(first, std::min(rows_at_once, matrix.rows() - first));
+    std::vector<std::byte> bytes(static_cast<std::size_t>(block.bytes()));
+    for (std::size_t p = 0; p < target.parts.size(); ++p) {
+      const ShardPart& part = target.parts[p];
+      const std::int64_t shift = part.global_first - part.local_first;
+      const std::int64_t end = part.local_first + part.count;
+      const std::int64_t first_row = split_columns ? first : std::max(first, part.local_first);
+      const std::int64_t end_row =
+          split_columns ? first + block.rows() : std::min(first + block.rows(), end);
+      for (std::int64_t i = first_row; i < end_row; ++i)
+        for (std::int64_t j = split_columns ? part.local_first : 0;
+             j < (split_columns ? end : cols); ++j)
+          store(bytes, block.dtype, (i - first) * cols + j,
+                values.value(keys[p], part.init, part.global_shape, i + (split_columns ? 0 : shift),
+                             j + (split_columns ? shift : 0)));
     }
-    store(bytes, target.tensor.dtype, i * cols + j,
-          values.value(key, part.init, part.global_shape, global_i, global_j));
-  });
-  backend.write(target.tensor, bytes.data());
+    backend.write(block, bytes.data());
+  }
 }
 
 std::vector<float> read_f32(Backend& backend, const Tensor& tensor) {
