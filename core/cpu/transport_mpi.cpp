@@ -103,7 +103,6 @@ MpiTransport::MpiTransport() : Transport{world_rank(), world_size()} {
   constexpr int commutes = 1;
   SHARDMARK_MPI(MPI_Op_create(reduce_bf16_for_mpi<Reduction::sum>, commutes, &bf16_ops_[0]));
   SHARDMARK_MPI(MPI_Op_create(reduce_bf16_for_mpi<Reduction::max>, commutes, &bf16_ops_[1]));
-  requests_.fill(MPI_REQUEST_NULL);
   gave_up_.resize(static_cast<std::size_t>(size()));
   ends_.resize(static_cast<std::size_t>(size()));
   gather_endpoints();
@@ -194,7 +193,8 @@ void MpiTransport::meet(const Group& group, Lane lane) {
 }
 
 void MpiTransport::start(const Op& op, Lane lane) {
-  MPI_Request& request = requests_[index_of(lane)];
+  Flight& flight = flights_[index_of(lane)];
+  MPI_Request& request = flight.requests[flight.oldest];
   SHARDMARK_CHECK(request == MPI_REQUEST_NULL, "lane ", name_of(lane), " is busy");
   const Group* group = group_of(op);
   SHARDMARK_CHECK(group != nullptr, name_of(op), " is not communication");
@@ -215,9 +215,16 @@ void MpiTransport::start(const Op& op, Lane lane) {
   const bool alone = group->size == 1;
   if (const auto* reduce = std::get_if<AllReduce>(&op)) {
     const Tensor& x = reduce->x;
-    if (!alone)
-      SHARDMARK_MPI(MPI_Iallreduce(MPI_IN_PLACE, x.data, count_of(x, 1), type_of(x.dtype),
-                                   op_of(x.dtype, reduce->reduction), communicator, &request));
+    if (!alone) {
+      flight.next = x.data;
+      flight.num_left = x.numel();
+      flight.dtype = x.dtype;
+      flight.type = type_of(x.dtype);
+      flight.op = op_of(x.dtype, reduce->reduction);
+      flight.communicator = communicator;
+      start_piece(flight, request);
+      start_piece(flight, flight.requests[1 - flight.oldest]);
+    }
   } else if (const auto* gather = std::get_if<AllGather>(&op)) {
     const int count = count_of(gather->y, group->size);
     const MPI_Datatype type = type_of(gather->x.dtype);
@@ -239,10 +246,27 @@ void MpiTransport::start(const Op& op, Lane lane) {
   count(op);
 }
 
+void MpiTransport::start_piece(Flight& flight, MPI_Request& request) {
+  if (flight.num_left == 0) return;
+  constexpr std::int64_t piece_bytes = 2 << 20;
+  const std::int64_t count = std::min(flight.num_left, piece_bytes / size_of(flight.dtype));
+  SHARDMARK_MPI(MPI_Iallreduce(MPI_IN_PLACE, flight.next, static_cast<int>(count), flight.type,
+                               flight.op, flight.communicator, &request));
+  flight.next += count * size_of(flight.dtype);
+  flight.num_left -= count;
+}
+
 bool MpiTransport::test(Lane lane) {
-  int done = 0;
-  SHARDMARK_MPI(MPI_Test(&requests_[index_of(lane)], &done, MPI_STATUS_IGNORE));
-  return done != 0;
+  Flight& flight = flights_[index_of(lane)];
+  for (;;) {
+    MPI_Request& request = flight.requests[flight.oldest];
+    if (request == MPI_REQUEST_NULL) return true;
+    int done = 0;
+    SHARDMARK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+    if (done == 0) return false;
+    start_piece(flight, request);
+    flight.oldest = 1 - flight.oldest;
+  }
 }
 
 void MpiTransport::start_exchange(std::span<const std::byte> mine, std::span<std::byte> all) {

@@ -33,12 +33,14 @@ TEST(MpiTransport, TooLargeACountNamesTheSize) {
   if (transport.size() == 1) GTEST_SKIP() << "nothing is sent";
   const Group group = conformance::world_of(transport);
   transport.connect(group, Lane::tp);
+  const std::int64_t numel = 3'000'000'000 * transport.size();
   const Tensor x{1, DType::f32, Shape{3'000'000'000}, 0, 3'000'000'000, nullptr};
+  const Tensor y{2, DType::f32, Shape{numel}, 0, numel, nullptr};
   EXPECT_THAT(
       [&] {
-        transport.start(AllReduce{x, group, Reduction::sum}, Lane::tp);
+        transport.start(AllGather{x, y, group}, Lane::tp);
       },
-      testing::ThrowsMessage<Error>(testing::HasSubstr("3000000000 elements")));
+      testing::ThrowsMessage<Error>(testing::HasSubstr(std::to_string(numel) + " elements")));
 }
 
 TEST(MpiTransport, FailedCallsNameCallAndReason) {
