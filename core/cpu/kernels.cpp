@@ -7,13 +7,18 @@
 #include <algorithm>
 
 namespace shardmark {
+namespace {
+
+/// oneDNN leaves out work when a parallel region gets fewer threads than it asked for, so
+/// OMP_THREAD_LIMIT is heeded beforehand.
+int usable_threads(int num_threads) { return std::min(num_threads, omp_get_thread_limit()); }
+
+}  // namespace
 
 class Kernels::Implementation {
  public:
-  /// oneDNN leaves out work when a parallel region gets fewer threads than it asked for, so the
-  /// limit of OMP_THREAD_LIMIT is known beforehand.
   Implementation(int num_threads, Arena& arena)
-      : num_threads_{std::min(num_threads, omp_get_thread_limit())}, scratch_{arena} {
+      : num_threads_{usable_threads(num_threads)}, scratch_{arena} {
     SHARDMARK_CHECK(num_threads > 0, "kernels on ", num_threads, " threads");
   }
 
@@ -73,9 +78,9 @@ const char* Kernels::run(const Op& op, TileHook& hook) { return implementation_-
 std::int64_t workspace_bytes(const Op& op, int num_threads) {
   if (const auto* o = std::get_if<Matmul>(&op)) return kernels::matmul_scratch_bytes(*o);
   if (const auto* o = std::get_if<Attention>(&op))
-    return kernels::attention_scratch_bytes(o->shape, false, num_threads);
+    return kernels::attention_scratch_bytes(o->shape, false, usable_threads(num_threads));
   if (const auto* o = std::get_if<AttentionBackward>(&op))
-    return kernels::attention_scratch_bytes(o->shape, true, num_threads);
+    return kernels::attention_scratch_bytes(o->shape, true, usable_threads(num_threads));
   return 0;
 }
 
