@@ -355,15 +355,7 @@ class Runner::Measurement {
 };
 
 Outcome Runner::run(const Case& config) {
-  if (!config.skip_reason.empty()) {
-    Outcome outcome;
-    outcome.result.config = config;
-    outcome.result.world_size = transport_.size();
-    outcome.result.status = Status::skipped;
-    outcome.result.reason = config.skip_reason;
-    outcome.result.check_mode = options_.check;
-    return outcome;
-  }
+  SHARDMARK_CHECK(config.skip_reason.empty(), "a skipped case is not run");
   return Measurement{*this, config}.measure();
 }
 

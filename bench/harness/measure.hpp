@@ -51,7 +51,7 @@ class Runner {
   Runner(RunnerOptions options, Transport& transport);
   ~Runner();
 
-  /// Checks, warms up, samples, profiles one configuration. InputError and a failed check become a
+  /// Checks, warms up, samples, profiles one configuration that can run. A failed check becomes a
   /// row; PeerError, Interrupted and bugs are thrown.
   [[nodiscard]] Outcome run(const Case& config);
 
