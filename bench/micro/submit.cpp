@@ -1,0 +1,64 @@
+// What one op costs between the layer that submits it and the executor that drops it: everything
+// but its work. Fences stand for ops, since they do nothing.
+
+#include "core/cpu/arena.hpp"
+#include "core/cpu/backend.hpp"
+#include "core/cpu/kernels.hpp"
+#include "core/cpu/transport_threads.hpp"
+#include "core/rank.hpp"
+
+#include <benchmark/benchmark.h>
+
+namespace shardmark::micro {
+namespace {
+
+constexpr int ops_per_batch = 256;
+
+struct Machine {
+  ThreadWorld world{1};
+  ThreadTransport transport{world, 0};
+  Arena arena{1 << 21};
+  Kernels kernels{1, arena};
+  CpuBackend backend{transport, arena, kernels};
+  Mesh mesh{{}};
+};
+
+void submit_batch(Rank& rank) {
+  for (int i = 0; i < ops_per_batch / 2; ++i) rank.await(rank.signal(Lane::compute), Lane::tp);
+}
+
+/// Seconds per op, whatever the batch size.
+void count_ops(benchmark::State& state) {
+  state.counters["per_op"] = benchmark::Counter{
+      ops_per_batch, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert};
+}
+
+void submit(benchmark::State& state) {
+  Machine machine;
+  Rank rank{0, machine.mesh, machine.backend};
+  for (auto _ : state) {
+    submit_batch(rank);
+    rank.synchronize();
+  }
+  count_ops(state);
+}
+
+void submit_recording(benchmark::State& state) {
+  Machine machine;
+  OpList list;
+  list.ops.reserve(ops_per_batch);
+  Rank rank{0, machine.mesh, machine.backend, &list};
+  const auto scope = rank.scope("step");
+  for (auto _ : state) {
+    submit_batch(rank);
+    rank.synchronize();
+    list.ops.clear();
+  }
+  count_ops(state);
+}
+
+BENCHMARK(submit);
+BENCHMARK(submit_recording);
+
+}  // namespace
+}  // namespace shardmark::micro
