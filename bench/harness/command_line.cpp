@@ -101,10 +101,22 @@ std::string CommandLine::parse(const std::vector<std::string>& arguments) {
     app_->parse(std::move(reversed));
   } catch (const CLI::ExtrasError&) {
     fail_unknown(app_->remaining().front());
+  } catch (const CLI::ArgumentMismatch& error) {
+    fail_repeated(arguments);
+    throw InputError{message(error.what(), "; --help lists the options with examples")};
   } catch (const CLI::ParseError& error) {
     throw InputError{message(error.what(), "; --help lists the options with examples")};
   }
   return std::move(print_);
+}
+
+void CommandLine::fail_repeated(const std::vector<std::string>& arguments) const {
+  for (const std::string& name : names_)
+    if (std::ranges::count_if(arguments, [&](const std::string& argument) {
+          return argument.substr(0, argument.find('=')) == name;
+        }) > 1)
+      throw InputError{message(name, " is given more than once; a sweep is one list, for example ",
+                               name, " A,B")};
 }
 
 void CommandLine::fail_unknown(const std::string& argument) const {

@@ -42,6 +42,8 @@ class CommandLine {
   [[nodiscard]] std::string parse(const std::vector<std::string>& arguments);
 
  private:
+  /// Throws if an option occurs more than once.
+  void fail_repeated(const std::vector<std::string>& arguments) const;
   [[noreturn]] void fail_unknown(const std::string& argument) const;
 
   std::unique_ptr<CLI::App> app_;
