@@ -8,10 +8,11 @@
 namespace shardmark::kernels {
 namespace {
 
-// Packing b costs as much as about 90 rows of the product; with at least this many rows it is won
-// back, because plain layouts are repacked inside oneDNN, at times badly (49 to 97 % of the speed
-// with packed weights for 1024 x 2048 x 6144 and its neighbours, f32, AVX-512, oneDNN 2.6.3).
-constexpr std::int64_t min_rows_to_pack = 64;
+// Plain b is packed inside oneDNN at each call. Packing it before the call instead takes, relative
+// to that, 1.6, 1.4, 1.3, 1.0 and 0.95 times as long for 64, 128, 256, 512 and 1024 rows of a (f32
+// and bf16, 2048 x 8192 and turned, AVX-512, oneDNN 2.6.3); a copy used again is always a gain.
+constexpr std::int64_t min_rows_to_pack = 512;
+constexpr std::int64_t min_rows_to_pack_for_reuse = 64;
 // Rows of op(a) put in order at a time, and rows of c per tile while communication is in flight:
 // a block of 256 rows stays in the level 2 cache, fewer would read b too often (64 x 64 tiles reach
 // 80 % of the speed of one call, 256 x 64 tiles 96 %).
@@ -43,7 +44,8 @@ std::int64_t wanted_columns(const Plan& plan) {
 
 Plan plan_of(const Matmul& op) {
   const bool dense_a = !op.transpose_a && op.a.contiguous();
-  const bool packs_b = op.c.rows() >= min_rows_to_pack && op.c.contiguous();
+  const std::int64_t min_rows = op.reuse_b ? min_rows_to_pack_for_reuse : min_rows_to_pack;
+  const bool packs_b = op.c.rows() >= min_rows && op.c.contiguous();
   Plan plan{op.c.rows(), op.c.cols(), op.transpose_a ? op.a.rows() : op.a.cols(),
             !dense_a,    packs_b,     0};
   plan.tile_columns = wanted_columns(plan);
