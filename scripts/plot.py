@@ -92,24 +92,22 @@ class Run:
         return ", ".join(parts)
 
     def machine(self):
-        machine, libraries = self.info.get("machine", {}), self.info.get("libraries", {})
-        transport = self.info.get("transport", "")
-        parts = [machine.get("cpu_model"), f"{machine.get('cores_available', '?')} cores",
-                 libraries.get("mpi", "").replace(" Version:", "") if transport == "mpi"
-                 else "ranks are threads",
-                 f"oneDNN {libraries.get('onednn', '?')}"]
-        return ", ".join(part for part in parts if part)
+        machine = self.info.get("machine", {})
+        ranks = "ranks are threads"
+        if self.info.get("transport") == "mpi":
+            ranks = self.info.get("mpi", "MPI").replace(" Version:", "")
+        return (f"{machine.get('cpu', 'unknown CPU')}, {machine.get('cores', '?')} cores, {ranks}, "
+                f"oneDNN {self.info.get('onednn', '?')}")
 
     def footer(self):
-        source = self.info.get("source", {})
-        commit = str(source.get("git_commit", "unknown"))[:10]
-        if str(source.get("git_dirty", "")).lower() in ("true", "1"):
+        commit = str(self.info.get("commit", "unknown"))[:10]
+        if self.info.get("commit_dirty"):
             commit += " with changes"
         parts = [f"run {self.info.get('run_id', self.folder.name)}", f"commit {commit}",
                  self.machine()]
         if self.left_out:
             parts.append(f"{self.left_out} rows not ok, left out")
-        return "  |  ".join(part for part in parts if part)
+        return "  |  ".join(parts)
 
 
 def save(run, out, figure, name, title, conventions):

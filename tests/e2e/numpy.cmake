@@ -59,5 +59,5 @@ if(SHARDMARK_HAVE_MPI)
 endif()
 
 shardmark_add_script_test(plot_small_run "plot.py" "" --out
-  --transport threads --ranks 2 --tp 1,2 --hidden 128,256 --heads 2 --seq 32,64 --overlap off,on
-  --min-samples 2 --max-time 0.05)
+  --transport threads --ranks 2 --tp 1,2 --hidden 64,128 --heads 2 --seq 32,64 --overlap off,on
+  --min-samples 2 --max-time 0.05 --check off --peak-tflops 0.1)
