@@ -362,8 +362,9 @@ def plot_fit(run, out):
     title = "Communication alone against theory: latency + volume / bandwidth"
     if legend:
         tp, rate, error = legend[0]
-        title = (f"Communication alone at tp {tp:g} follows volume / {rate:.2g} GB/s within "
-                 f"{error:.0f} % (median)")
+        follows = "follows" if error <= 25 else "does not follow"
+        title = (f"Communication alone at tp {tp:g} {follows} volume / {rate:.2g} GB/s "
+                 f"(median error {error:.0f} %)")
     save(run, out, figure, "communication_fit", title,
          f"{run.describe()}. Points: median time of the same program with compute left out. Line: "
          "least squares over relative errors. Volume: ring formula, bytes crossing one rank's "
