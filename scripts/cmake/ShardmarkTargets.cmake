@@ -6,7 +6,7 @@ target_compile_options(shardmark_build INTERFACE
   $<$<BOOL:${SHARDMARK_WERROR}>:-Werror>)
 if(SHARDMARK_SANITIZE)
   target_compile_options(shardmark_build INTERFACE
-    -fsanitize=${SHARDMARK_SANITIZE} -fno-omit-frame-pointer)
+    -fsanitize=${SHARDMARK_SANITIZE} -fno-omit-frame-pointer -O1 -g1)
   target_link_options(shardmark_build INTERFACE -fsanitize=${SHARDMARK_SANITIZE})
 endif()
 
