@@ -1,6 +1,6 @@
+#include "core/cpu/attention_blocks.hpp"
 #include "core/cpu/kernels_internal.hpp"
 #include "core/cpu/matmul.hpp"
-#include "core/cpu/vector_math.hpp"
 #include "core/error.hpp"
 
 #include <cmath>
@@ -8,121 +8,10 @@
 namespace shardmark::kernels {
 namespace {
 
-/// Queries and keys per block: two blocks of scores fit the level 2 cache.
-constexpr std::int64_t block = 256;
-
-/// Copies a head out of token-major rows (or back), converting.
-SHARDMARK_CLONES void gather_head(const Tensor& from, std::int64_t token, std::int64_t head,
-                                  std::int64_t rows, std::int64_t head_dim, float* to) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const Row x = row_of(from, token + r).from(head * head_dim);
-    const Row y = row_of(to + r * head_dim);
-    for_vectors(head_dim, [&](std::int64_t c, std::int64_t n)
-                              SHARDMARK_INLINE { y.store(c, n, x.load(c, n)); });
-  }
-}
-SHARDMARK_CLONES void scatter_head(const float* from, const Tensor& to, std::int64_t token,
-                                   std::int64_t head, std::int64_t rows, std::int64_t head_dim) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const Row x = row_of(const_cast<float*>(from) + r * head_dim);
-    const Row y = row_of(to, token + r).from(head * head_dim);
-    for_vectors(head_dim, [&](std::int64_t c, std::int64_t n)
-                              SHARDMARK_INLINE { y.store(c, n, x.load(c, n)); });
-  }
-}
-
-/// One block of scores: `rows` queries against `cols` keys. Row r sees the first
-/// `visible + r` keys (all of them when not causal).
-struct Block {
-  float* scores;
-  std::int64_t rows, cols, visible;
-  [[nodiscard]] std::int64_t visible_in(std::int64_t row) const {
-    return std::min(cols, visible + row);
-  }
-};
-
-/// What online softmax keeps per query row.
-struct Online {
-  float *most, *total, *output;
-};
-
-/// Turns scores into exp(scores - running maximum), zero where masked, and rescales what was summed
-/// before to the new maximum.
-SHARDMARK_CLONES void online_softmax(const Block& b, const Online& state, std::int64_t head_dim) {
-  for (std::int64_t r = 0; r < b.rows; ++r) {
-    const Row scores = row_of(b.scores + r * b.cols);
-    const std::int64_t visible = b.visible_in(r);
-    Floats highest = splat(state.most[r]);
-    for_vectors(visible, [&](std::int64_t c, std::int64_t n) SHARDMARK_INLINE {
-      highest = larger(highest, scores.load(c, n, -__builtin_inff()));
-    });
-    const float most = maximum(highest);
-    Floats total = splat(0);
-    for_vectors(b.cols, [&](std::int64_t c, std::int64_t n) SHARDMARK_INLINE {
-      const std::int64_t seen = std::clamp<std::int64_t>(visible - c, 0, n);
-      const Floats p = exp(scores.load(c, seen, -__builtin_inff()) - most);
-      total += p;
-      scores.store(c, n, p);
-    });
-    const float rescale = exp(splat(state.most[r] - most))[0];
-    state.total[r] = state.total[r] * rescale + sum(total);
-    state.most[r] = most;
-    if (rescale == 1.0F) continue;
-    const Row output = row_of(state.output + r * head_dim);
-    for_vectors(head_dim, [&](std::int64_t c, std::int64_t n) SHARDMARK_INLINE {
-      output.store(c, n, output.load(c, n) * rescale);
-    });
-  }
-}
-
-SHARDMARK_CLONES void finish_rows(const Online& state, std::int64_t rows, std::int64_t head_dim,
-                                  float* lse) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const float inverse = 1.0F / state.total[r];
-    const Row output = row_of(state.output + r * head_dim);
-    for_vectors(head_dim, [&](std::int64_t c, std::int64_t n) SHARDMARK_INLINE {
-      output.store(c, n, output.load(c, n) * inverse);
-    });
-    lse[r] = state.most[r] + std::log(state.total[r]);
-  }
-}
-
-/// Scores become probabilities, from the log-sum-exp of their rows.
-SHARDMARK_CLONES void recompute_softmax(const Block& b, const float* lse) {
-  for (std::int64_t r = 0; r < b.rows; ++r) {
-    const Row scores = row_of(b.scores + r * b.cols);
-    const std::int64_t visible = b.visible_in(r);
-    for_vectors(b.cols, [&](std::int64_t c, std::int64_t n) SHARDMARK_INLINE {
-      const std::int64_t seen = std::clamp<std::int64_t>(visible - c, 0, n);
-      scores.store(c, n, exp(scores.load(c, seen, -__builtin_inff()) - lse[r]));
-    });
-  }
-}
-
-/// dscores = p * (dp - delta) * scale, in place of dp.
-SHARDMARK_CLONES void softmax_gradient(const Block& b, float* dp, const float* delta, float scale) {
-  for (std::int64_t r = 0; r < b.rows; ++r) {
-    const Row p = row_of(b.scores + r * b.cols);
-    const Row d = row_of(dp + r * b.cols);
-    for_vectors(b.cols, [&](std::int64_t c, std::int64_t n) SHARDMARK_INLINE {
-      d.store(c, n, p.load(c, n) * (d.load(c, n) - delta[r]) * scale);
-    });
-  }
-}
-
-/// delta_r = o_r . do_r
-SHARDMARK_CLONES void row_products(const AttentionBackward& op, std::int64_t token,
-                                   std::int64_t head, float* delta) {
-  for (std::int64_t r = 0; r < op.shape.seq; ++r) {
-    const Row o = row_of(op.o, token + r).from(head * op.shape.head_dim);
-    const Row d_o = row_of(op.d_o, token + r).from(head * op.shape.head_dim);
-    Floats total = splat(0);
-    for_vectors(op.shape.head_dim, [&](std::int64_t c, std::int64_t n) SHARDMARK_INLINE {
-      total += o.load(c, n) * d_o.load(c, n);
-    });
-    delta[r] = sum(total);
-  }
-}
+// Queries and keys per block of scores. Half as many queries as keys waste less above the diagonal
+// than square blocks: 62 instead of 55 % of the matmul peak at 1024 tokens, 128 columns per head.
+constexpr std::int64_t query_block = 128;
+constexpr std::int64_t key_block = 256;
 
 /// Hands out parts of a thread's scratch.
 class Carver {
@@ -146,13 +35,13 @@ struct ForwardScratch {
 };
 ForwardScratch forward_scratch(Carver& carver, const AttentionShape& s) {
   const std::int64_t head = s.seq * s.head_dim;
-  const std::int64_t edge = std::min(block, s.seq);
+  const std::int64_t rows = std::min(query_block, s.seq);
   ForwardScratch scratch{};
   for (float** part : {&scratch.q, &scratch.k, &scratch.v}) *part = carver.floats(head);
-  scratch.scores = carver.floats(edge * edge);
-  scratch.state.most = carver.floats(edge);
-  scratch.state.total = carver.floats(edge);
-  scratch.state.output = carver.floats(edge * s.head_dim);
+  scratch.scores = carver.floats(rows * std::min(key_block, s.seq));
+  scratch.state.most = carver.floats(rows);
+  scratch.state.total = carver.floats(rows);
+  scratch.state.output = carver.floats(rows * s.head_dim);
   return scratch;
 }
 
@@ -161,14 +50,14 @@ struct BackwardScratch {
 };
 BackwardScratch backward_scratch(Carver& carver, const AttentionShape& s) {
   const std::int64_t head = s.seq * s.head_dim;
-  const std::int64_t edge = std::min(block, s.seq);
+  const std::int64_t scores = std::min(query_block, s.seq) * std::min(key_block, s.seq);
   BackwardScratch scratch{};
   for (float** part :
        {&scratch.q, &scratch.k, &scratch.v, &scratch.d_o, &scratch.dq, &scratch.dk, &scratch.dv})
     *part = carver.floats(head);
   scratch.delta = carver.floats(s.seq);
-  scratch.scores = carver.floats(edge * edge);
-  scratch.dscores = carver.floats(edge * edge);
+  scratch.scores = carver.floats(scores);
+  scratch.dscores = carver.floats(scores);
   return scratch;
 }
 
@@ -202,12 +91,13 @@ void forward_head(const Attention& op, std::int64_t task, const ForwardScratch& 
   gather_head(op.v, token, kv_head, s.seq, d, scratch.v);
   float* const lse = op.lse.as<float>() + task * s.seq;
   const Online& state = scratch.state;
-  for (std::int64_t i = 0; i < s.seq; i += block) {
-    const std::int64_t rows = std::min(block, s.seq - i);
+  for (std::int64_t i = 0; i < s.seq; i += query_block) {
+    const std::int64_t rows = std::min(query_block, s.seq - i);
+    const std::int64_t keys = keys_seen(s, i, rows);
     std::fill_n(state.most, rows, -__builtin_inff());
     std::fill_n(state.total, rows, 0.0F);
-    for (std::int64_t j = 0; j < keys_seen(s, i, rows); j += block) {
-      const Block b{scratch.scores, rows, std::min(block, s.seq - j), first_visible(s, i, j)};
+    for (std::int64_t j = 0; j < keys; j += key_block) {
+      const Block b{scratch.scores, rows, std::min(key_block, keys - j), first_visible(s, i, j)};
       sgemm({rows, b.cols, d, score_scale(s)}, {scratch.q + i * d, d}, {scratch.k + j * d, d, true},
             {b.scores, b.cols});
       if (j == 0) std::fill_n(state.output, rows * d, 0.0F);
@@ -221,8 +111,8 @@ void forward_head(const Attention& op, std::int64_t task, const ForwardScratch& 
   }
 }
 
-/// One query head's share of dq, dk, dv; `adds` when an earlier head wrote dk and dv.
-void backward_head(const AttentionBackward& op, std::int64_t token, std::int64_t head, bool adds,
+/// One query head's dq, and its share of dk and dv added to what is there.
+void backward_head(const AttentionBackward& op, std::int64_t token, std::int64_t head,
                    const BackwardScratch& w, const BlockHook& after_block) {
   const AttentionShape& s = op.shape;
   const std::int64_t d = s.head_dim;
@@ -231,22 +121,22 @@ void backward_head(const AttentionBackward& op, std::int64_t token, std::int64_t
   gather_head(op.d_o, token, head, s.seq, d, w.d_o);
   row_products(op, token, head, w.delta);
   const float* const lse = op.lse.as<float>() + (token / s.seq * s.heads + head) * s.seq;
-  for (std::int64_t j = 0; j < s.seq; j += block) {
-    const std::int64_t first = s.causal ? j : 0;
-    for (std::int64_t i = first; i < s.seq; i += block) {
-      const std::int64_t rows = std::min(block, s.seq - i);
-      const Block b{w.scores, rows, std::min(block, s.seq - j), first_visible(s, i, j)};
-      const bool adds_keys = adds || i > first;
+  for (std::int64_t j = 0; j < s.seq; j += key_block) {
+    const std::int64_t first = s.causal ? j / query_block * query_block : 0;
+    for (std::int64_t i = first; i < s.seq; i += query_block) {
+      const std::int64_t rows = std::min(query_block, s.seq - i);
+      const std::int64_t keys = std::min(key_block, keys_seen(s, i, rows) - j);
+      const Block b{w.scores, rows, keys, first_visible(s, i, j)};
       sgemm({rows, b.cols, d, scale}, {w.q + i * d, d}, {w.k + j * d, d, true}, {b.scores, b.cols});
       recompute_softmax(b, lse + i);
-      sgemm({b.cols, d, rows, 1.0F, adds_keys}, {b.scores, b.cols, true}, {w.d_o + i * d, d},
+      sgemm({b.cols, d, rows, 1.0F, true}, {b.scores, b.cols, true}, {w.d_o + i * d, d},
             {w.dv + j * d, d});
       sgemm({rows, b.cols, d, 1.0F}, {w.d_o + i * d, d}, {w.v + j * d, d, true},
             {w.dscores, b.cols});
       softmax_gradient(b, w.dscores, w.delta + i, scale);
       sgemm({rows, d, b.cols, 1.0F, j > 0}, {w.dscores, b.cols}, {w.k + j * d, d},
             {w.dq + i * d, d});
-      sgemm({b.cols, d, rows, 1.0F, adds_keys}, {w.dscores, b.cols, true}, {w.q + i * d, d},
+      sgemm({b.cols, d, rows, 1.0F, true}, {w.dscores, b.cols, true}, {w.q + i * d, d},
             {w.dk + j * d, d});
       after_block();
     }
@@ -263,8 +153,9 @@ void backward_group(const AttentionBackward& op, std::int64_t task, const Backwa
   const std::int64_t heads_per_group = s.heads / s.kv_heads;
   gather_head(op.k, token, kv_head, s.seq, s.head_dim, w.k);
   gather_head(op.v, token, kv_head, s.seq, s.head_dim, w.v);
+  for (float* sums : {w.dk, w.dv}) std::fill_n(sums, s.seq * s.head_dim, 0.0F);
   for (std::int64_t h = 0; h < heads_per_group; ++h)
-    backward_head(op, token, kv_head * heads_per_group + h, h > 0, w, after_block);
+    backward_head(op, token, kv_head * heads_per_group + h, w, after_block);
   scatter_head(w.dk, op.dk, token, kv_head, s.seq, s.head_dim);
   scatter_head(w.dv, op.dv, token, kv_head, s.seq, s.head_dim);
 }
