@@ -3,6 +3,7 @@
 #include "bench/harness/probes.hpp"
 #include "bench/harness/session.hpp"
 #include "bench/harness/statistics.hpp"
+#include "bench/harness/together.hpp"
 #include "bench/harness/trace.hpp"
 #include "core/cpu/transport_threads.hpp"
 #include "core/host.hpp"
@@ -10,7 +11,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 
 namespace shardmark::bench {
 namespace {
@@ -25,16 +25,6 @@ double seconds_since(Clock::time_point begin) {
 int num_active(const Case& config, int world_size, bool replicate) {
   const int tp = config.layer.parallel.tp.size;
   return replicate ? world_size / tp * tp : tp;
-}
-
-/// A plain-old-data value of every rank.
-template <class T>
-std::vector<T> exchange_all(Transport& transport, const T& mine,
-                            Transport::Waiting waiting = Transport::Waiting::active) {
-  const auto bytes = transport.exchange(std::as_bytes(std::span{&mine, 1}), waiting);
-  std::vector<T> all(static_cast<std::size_t>(transport.size()));
-  std::memcpy(all.data(), bytes.data(), bytes.size());
-  return all;
 }
 
 }  // namespace
@@ -80,8 +70,8 @@ class Runner::Measurement {
     outcome_.result.config = config;
     outcome_.result.world_size = transport_.size();
     outcome_.result.replicated = options_.replicate;
-    outcome_.result.check_mode = options_.check;
-    outcome_.result.oversubscribed = transport_.wait_policy().yield;
+    outcome_.result.check_mode = usable_check_mode(options_.check, config.layer.parallel.tp.size);
+    outcome_.result.oversubscribed = is_oversubscribed();
   }
 
   Outcome measure() {
@@ -106,6 +96,16 @@ class Runner::Measurement {
 
  private:
   [[nodiscard]] Result& result() { return outcome_.result; }
+  /// True if the case's ranks on some host outnumber its cores; idle ranks sleep and do not count.
+  [[nodiscard]] bool is_oversubscribed() {
+    const auto& endpoints = transport_.endpoints();
+    const std::string& here = endpoints[static_cast<std::size_t>(transport_.rank())].host;
+    const auto neighbours =
+        std::count_if(endpoints.begin(), endpoints.begin() + num_active_,
+                      [&](const Endpoint& endpoint) { return endpoint.host == here; });
+    const bool mine = neighbours * options_.threads_per_rank > cores_available();
+    return maximum(mine ? 1 : 0) > 0;
+  }
   [[nodiscard]] Mesh mesh() const {
     const int tp = config_.layer.parallel.tp.size;
     return Mesh{{.dp = num_active_ / tp, .tp = tp}};
@@ -122,14 +122,14 @@ class Runner::Measurement {
 
   void check() {
     CheckResult mine;
-    if (active_ && options_.check != CheckMode::off) {
+    const CheckMode mode = result().check_mode;
+    if (active_ && mode != CheckMode::off) {
       ThreadWorld world{1};
       ThreadTransport alone{world, 0};
       CpuBackend serial{alone, runner_.arena_, runner_.kernels_};
       CpuBackend parallel{transport_, runner_.arena_, runner_.kernels_};
       Rank rank{transport_.rank(), mesh(), parallel};
-      const LayerConfig layer =
-          options_.check == CheckMode::reduced ? reduced_config(layer_) : layer_;
+      const LayerConfig layer = mode == CheckMode::reduced ? reduced_config(layer_) : layer_;
       mine = check_against_serial(rank, layer, serial, options_.seed);
     }
     merge_checks(mine);
@@ -194,6 +194,11 @@ class Runner::Measurement {
     return slowest_us;
   }
 
+  /// The largest of all ranks' values; ranks outside of the case contribute 0.
+  double maximum(double value) {
+    return std::ranges::max(exchange_all(transport_, value, waiting_));
+  }
+
   /// Rank 0's clock, so that all ranks decide alike.
   double elapsed_s(Clock::time_point begin) {
     return exchange_all(transport_, seconds_since(begin), waiting_).front();
@@ -201,21 +206,23 @@ class Runner::Measurement {
 
   void warm_up() {
     constexpr double settled = 0.05;
+    constexpr double shortest_sample_us = 100;
     const Clock::time_point begin = Clock::now();
-    double previous_us = 0, latest_us = 0;
-    int count = 0;
-    for (; count < 10 * options_.warmup; ++count) {
-      previous_us = std::exchange(latest_us, take_sample(1));
-      if (count + 1 < options_.warmup) continue;
+    const int most = std::max(1, 10 * options_.warmup);  // one in any case: it sizes the samples
+    double latest_us = take_sample(1);
+    int count = 1;
+    while (count < most) {
+      const double previous_us = std::exchange(latest_us, take_sample(1));
+      ++count;
+      if (count < options_.warmup) continue;
       if (std::abs(latest_us - previous_us) <= settled * latest_us) break;
       if (elapsed_s(begin) > options_.max_time_s / 2) break;
     }
-    result().warmup = std::min(count + 1, 10 * options_.warmup);
-    constexpr double shortest_sample_us = 100;
+    result().warmup = count;
     result().inner_iterations = static_cast<int>(
         std::clamp(std::ceil(shortest_sample_us / std::max(latest_us, 0.1)), 1.0, 1000.0));
     const double peak_bytes = active_ ? static_cast<double>(runner_.arena_.peak()) : 0;
-    result().mem_peak_bytes = static_cast<std::int64_t>(transport_.maximum(peak_bytes));
+    result().mem_peak_bytes = static_cast<std::int64_t>(maximum(peak_bytes));
   }
 
   void sample() {
@@ -266,11 +273,11 @@ class Runner::Measurement {
       std::vector<double> times_us, kernels_us;
       for (int i = 0; i < num_side_samples(); ++i) {
         const auto [iteration, split] = profile_once();
-        times_us.push_back(transport_.maximum(split.window_us - closing_wait_us(iteration)));
+        times_us.push_back(maximum(split.window_us - closing_wait_us(iteration)));
         kernels_us.push_back(keep == OpKind::compute ? split.comp_us : split.comm_us);
       }
       if (active_) session_->set_keep(std::nullopt);
-      alone_us = transport_.maximum(active_ ? median(kernels_us) : 0);
+      alone_us = maximum(active_ ? median(kernels_us) : 0);
       return median(times_us);
     };
     result().compute_only_us = run(OpKind::compute, result().comp_alone_us);
@@ -293,15 +300,19 @@ class Runner::Measurement {
   void profile() {
     std::vector<ProfiledIteration> iterations;
     std::vector<TimeSplit> splits;
-    std::vector<double> plain_us, profiled_us, windows_us;
+    std::vector<double> plain_us, profiled_us, windows_us, comp_us, comm_us;
     for (int i = 0; i < num_side_samples(); ++i) {
       plain_us.push_back(take_sample(1));
       auto [iteration, split] = profile_once();
-      windows_us.push_back(transport_.maximum(split.window_us));
-      profiled_us.push_back(transport_.maximum(split.window_us - closing_wait_us(iteration)));
+      windows_us.push_back(maximum(split.window_us));
+      profiled_us.push_back(maximum(split.window_us - closing_wait_us(iteration)));
+      comp_us.push_back(split.comp_us);
+      comm_us.push_back(split.comm_us);
       iterations.push_back(std::move(iteration));
       splits.push_back(split);
     }
+    result().comp_together_us = maximum(median(comp_us));
+    result().comm_together_us = maximum(median(comm_us));
     result().profiled_us = median(profiled_us);
     result().interleaved_us = median(plain_us);
     std::vector<std::size_t> order(windows_us.size());
@@ -339,7 +350,28 @@ class Runner::Measurement {
     const Verdict verdict = judge(result(), options_.thresholds, machine_);
     result().verdict = verdict.name;
     result().verdict_reason = verdict.reason;
+    judge_accounts();
     session_.reset();
+  }
+
+  /// Numbers that must agree: the parts of the window with the whole, and the bytes counted with
+  /// the formula. A row in which they do not is worth nothing.
+  void judge_accounts() {
+    constexpr double residual_limit = 0.001;
+    const auto fail = [&](const std::string& reason) {
+      if (result().status != Status::ok) return;
+      result().status = Status::failed;
+      result().reason = reason;
+    };
+    for (std::size_t rank = 0; rank < result().splits.size(); ++rank) {
+      const TimeSplit& split = result().splits[rank];
+      if (std::abs(split.residual_us) > residual_limit * split.window_us)
+        fail(message("rank ", rank, ": the parts of the window leave ", split.residual_us, " of ",
+                     split.window_us, " us unexplained (limit 0.1 %)"));
+    }
+    if (std::abs(result().bytes_observed - result().bytes_analytic) > 0.5)
+      fail(message("rank 0 communicated ", result().bytes_observed, " bytes, the formula says ",
+                   result().bytes_analytic));
   }
 
   Runner& runner_;

@@ -1,10 +1,12 @@
 #include "bench/harness/probes.hpp"
 
 #include "bench/harness/statistics.hpp"
+#include "bench/harness/together.hpp"
 #include "core/functions.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 namespace shardmark::bench {
 namespace {
@@ -55,7 +57,9 @@ void PeakMeter::probe_alone() {
 Peak PeakMeter::result() {
   if (user_tflops_ > 0) return {user_tflops_, user_tflops_, "user"};
   const double mine = probe_ != nullptr ? together_.best() : 0;
-  const double together = transport_.sum(mine) / num_active_;
+  const std::vector<double> all = exchange_all(transport_, mine, waiting_);
+  const double together =
+      std::accumulate(all.begin(), all.begin() + num_active_, 0.0) / num_active_;
   const double alone = alone_.packed.empty() ? mine : alone_.best();
   return {together, alone, "measured_gemm"};
 }

@@ -26,8 +26,8 @@ double Result::overlap_pct() const { return share_pct(split.overlapped_us, split
 double Result::exposed_comm_pct() const {
   return share_pct(split.exposed_comm_us, split.window_us);
 }
-double Result::comp_tax_pct() const { return excess_pct(split.comp_us, comp_alone_us); }
-double Result::comm_tax_pct() const { return excess_pct(split.comm_us, comm_alone_us); }
+double Result::comp_tax_pct() const { return excess_pct(comp_together_us, comp_alone_us); }
+double Result::comm_tax_pct() const { return excess_pct(comm_together_us, comm_alone_us); }
 double Result::profiler_overhead_pct() const { return excess_pct(profiled_us, interleaved_us); }
 
 }  // namespace shardmark::bench

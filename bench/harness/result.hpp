@@ -69,6 +69,8 @@ struct Result {
   double compute_only_us{0}, communication_only_us{0};  ///< medians of the baselines, 0 = not run
   double comp_alone_us{0};  ///< kernel time of the compute-only baseline
   double comm_alone_us{0};
+  /// Kernel time with both running, like the two above: the median per rank, the largest of ranks.
+  double comp_together_us{0}, comm_together_us{0};
   double bytes_analytic{0}, bytes_observed{0};
   double flops_model_causal{0}, flops_model_full{0};  ///< over all ranks of one replica
   double flops_observed{0};                           ///< executed by one rank (the first)

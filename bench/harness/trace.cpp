@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace shardmark::bench {
@@ -70,6 +71,7 @@ TimeSplit split_window(const ProfiledIteration& iteration) {
 std::vector<KernelSummary> summarize_kernels(const std::vector<RankTrace>& traces) {
   std::vector<KernelSummary> summaries;
   std::map<std::tuple<int, std::string, std::string, std::string>, std::size_t> places;
+  std::set<std::tuple<int, std::uint32_t>> counted;  // an op has a record per tile
   for (const RankTrace& trace : traces)
     for (const RankTrace::Interval& interval : trace.intervals) {
       const auto [place, is_new] = places.try_emplace(
@@ -83,7 +85,7 @@ std::vector<KernelSummary> summarize_kernels(const std::vector<RankTrace>& trace
              .kind = interval.kind == OpKind::communication ? "communication" : "compute",
              .lane = std::string{name_of(interval.lane)}});
       KernelSummary& summary = summaries[place->second];
-      ++summary.count;
+      if (counted.insert({trace.rank, interval.op_seq}).second) ++summary.count;
       summary.total_us += interval.end_us - interval.start_us;
       summary.flops += interval.flops;
       summary.bytes_memory += interval.bytes_memory;

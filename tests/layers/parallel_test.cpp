@@ -59,6 +59,34 @@ TEST_P(AllSplits, EqualTheSerialBlockInBf16) {
   for (const CheckResult& result : check_all(split)) EXPECT_TRUE(result.pass) << result.problem;
 }
 
+/// The halves of the backward pass one after the other give the bits of both at once.
+TEST_P(AllSplits, SplitBackwardEqualsTheWholeBitwise) {
+  const Split& split = GetParam();
+  run_threads(split.tp, [&](Transport& transport) {
+    transport.set_wait_policy({.yield = true, .timeout_s = 30});
+    Host host{transport};
+    const LayerConfig config = split.on(transport.rank());
+    connect_all(transport, record_program(config, Phase::step, 1).ops);
+    Rank rank{transport.rank(), Mesh{{.tp = split.tp}}, host.cpu};
+    const auto program = make_program(rank, config);
+    initialize(rank, *program, Values{Values::Kind::random, 5});
+    const auto run = [&](const std::vector<Part>& parts) {
+      program->forward();
+      for (const Part part : parts) program->backward(part);
+      rank.synchronize();
+      std::vector<std::vector<float>> values;
+      for (const NamedTensor& named : program->tensors())
+        values.push_back(read_f32(host.cpu, named.tensor));
+      return values;
+    };
+    const auto whole = run({Part::both});
+    const auto halves = run({Part::input, Part::weight});
+    const NamedTensors tensors = program->tensors();
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      EXPECT_EQ(whole[i], halves[i]) << "rank " << transport.rank() << ": " << tensors[i].name;
+  });
+}
+
 std::string name_of_split(const testing::TestParamInfo<Split>& info) {
   std::string name = test::describe(info.param);
   std::ranges::replace(name, '-', '_');

@@ -38,6 +38,28 @@ TEST_P(AllSplits, IsFreeOfRaces) {
     EXPECT_THAT(find_races(recording.ops), testing::IsEmpty());
 }
 
+/// Input and weight halves of the backward pass apart, as zero-bubble schedules run them.
+TEST_P(AllSplits, SplitBackwardIsFreeOfRacesAndMatched) {
+  std::vector<Recording> keep_alive(static_cast<std::size_t>(GetParam().tp));
+  std::vector<std::vector<OpRecord>> ops;
+  for (int rank = 0; rank < GetParam().tp; ++rank) {
+    Recording& recording = keep_alive[static_cast<std::size_t>(rank)];
+    OpList list;
+    recording.backend = std::make_unique<RecordBackend>();
+    recording.rank =
+        std::make_unique<Rank>(rank, Mesh{{.tp = GetParam().tp}}, *recording.backend, &list);
+    const auto program = make_program(*recording.rank, GetParam().on(rank));
+    program->forward();
+    program->backward(Part::input);
+    program->backward(Part::weight);
+    recording.rank->set_sink(nullptr);
+    EXPECT_THAT(find_races(list.ops), testing::IsEmpty());
+    ops.push_back(list.ops);
+  }
+  EXPECT_THAT(check_matching(ops), testing::IsEmpty());
+  EXPECT_THAT(find_deadlock(ops), testing::IsEmpty());
+}
+
 TEST_P(AllSplits, RanksMatchAndFinish) {
   auto recordings = record_all(GetParam(), Phase::step);
   const auto ops = ops_of(recordings);

@@ -88,19 +88,20 @@ TEST(Trace, SurvivesTheWayToAnotherRank) {
   EXPECT_EQ(back.intervals[0].end_us, 2.5);
 }
 
-TEST(KernelSummaries, AddUpTilesAndRepeatedOps) {
+TEST(KernelSummaries, AddUpTilesAndRepeatedOpsButCountOps) {
   bench::RankTrace trace{0, 10, {}};
   for (int i = 0; i < 3; ++i)
     trace.intervals.push_back({.name = "brg",
                                .op = "matmul",
                                .path = "step/mlp",
+                               .op_seq = static_cast<std::uint32_t>(i / 2),
                                .start_us = 1.0 * i,
                                .end_us = 1.0 * i + 0.5,
                                .flops = 10});
   trace.intervals.push_back({.name = "brg", .op = "matmul", .path = "step/other", .end_us = 1});
   const auto summaries = bench::summarize_kernels({trace});
   ASSERT_EQ(summaries.size(), 2U);
-  EXPECT_EQ(summaries[0].count, 3);
+  EXPECT_EQ(summaries[0].count, 2);  // two tiles of one op, and another op
   EXPECT_DOUBLE_EQ(summaries[0].total_us, 1.5);
   EXPECT_DOUBLE_EQ(summaries[0].flops, 30);
 }
