@@ -1,6 +1,7 @@
 #include "bench/harness/fit.hpp"
 
 #include "bench/harness/statistics.hpp"
+#include "bench/harness/sweep.hpp"
 
 #include <fmt/format.h>
 
@@ -66,13 +67,6 @@ std::optional<Terms> non_negative(std::span<const Terms> rows) {
     if (!best || squared_error(rows, *solution) < squared_error(rows, *best)) best = solution;
   }
   return best;
-}
-
-std::string shape_name(const Result& result) {
-  const ModelShape& shape = result.config.layer.shape;
-  return fmt::format("{} {} {} hidden {} seq {} batch {}", name_of(result.config.layer.block),
-                     name_of(result.config.phase), name_of(result.config.layer.dtype), shape.hidden,
-                     shape.seq, shape.batch);
 }
 
 std::string describe_crossover(const std::map<int, const Result*>& fastest) {
@@ -144,16 +138,16 @@ std::vector<ShapeSummary> summarize_shapes(std::span<const Result> results) {
   std::map<std::string, std::vector<const Result*>> shapes;
   for (const Result& result : results) {
     if (result.status != Status::ok) continue;
-    const std::string name = shape_name(result);
-    if (!shapes.contains(name)) order.push_back(name);
-    shapes[name].push_back(&result);
+    const std::string key = shape_key(result.config);
+    if (!shapes.contains(key)) order.push_back(key);
+    shapes[key].push_back(&result);
   }
   std::vector<ShapeSummary> summaries;
-  for (const std::string& name : order) {
+  for (const std::string& key : order) {
     std::map<int, const Result*> fastest;
     ShapeSummary summary;
-    summary.shape = name;
-    for (const Result* result : shapes[name]) {
+    summary.shape = describe_shape(shapes[key].front()->config);
+    for (const Result* result : shapes[key]) {
       const Result*& best = fastest[result->tp()];
       if (best == nullptr || result->time.p50 < best->time.p50) best = result;
       if (result->mfu_causal_pct() <= summary.best_mfu_pct) continue;

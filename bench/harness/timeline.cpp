@@ -83,10 +83,11 @@ std::string prefix(const std::string& path, int depth) {
 
 Timeline::Timeline(const std::string& folder, std::string transport, int world_size)
     : transport_{std::move(transport)}, archive_{unused_path(folder)} {
-  const Json info{{"backend", transport_}, {"rank", 0}, {"world_size", world_size}};
-  archive_.write(message(
-      "{\"schemaVersion\": 1, \"displayTimeUnit\": \"ms\", \"distributedInfo\": ", info.dump(),
-      ", \"traceEvents\": [\n"));
+  // With the spaces that Kineto writes: some tools look for the rank by text.
+  archive_.write(
+      message("{\"schemaVersion\": 1, \"displayTimeUnit\": \"ms\", \"distributedInfo\": ",
+              "{\"backend\": \"", transport_, "\", \"rank\": 0, \"world_size\": ", world_size,
+              "}, \"traceEvents\": [\n"));
 }
 
 void Timeline::add(const Outcome& row) {
