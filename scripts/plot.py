@@ -40,8 +40,6 @@ VARIANTS = {
 AXES = {"tp": "tensor-parallel degree", "seq": "sequence length", "hidden": "hidden size"}
 # Columns that tell rows apart besides the size axes and the variant.
 OTHERS = ["op_or_block", "model", "phase", "dtype", "batch", "causal", "keep_gathered"]
-# What kernels.csv and results.csv have in common.
-KERNEL_KEY = ["op_or_block", "phase", "dtype", "hidden", "seq", "batch", "tp", "sp", "overlap"]
 MAX_PANELS = 12
 
 
@@ -110,10 +108,10 @@ class Run:
         return "  |  ".join(parts)
 
 
-def save(run, out, figure, name, title, conventions):
+def save(run, out, figure, name, title, conventions, labels=None):
     """Title says what is seen, the lines below it how to read it, the footer where it is from."""
     width, height = figure.get_size_inches()
-    title_lines = textwrap.wrap(title, int(width * 9.5))
+    title_lines = textwrap.wrap(title, int(width * 8.8))
     lines = [line for paragraph in conventions.split("\n")
              for line in textwrap.wrap(paragraph, int(width * 14))]
     footer = textwrap.wrap(run.footer(), int(width * 18))
@@ -124,8 +122,12 @@ def save(run, out, figure, name, title, conventions):
                 color="#444444")
     figure.text(0.02, 0.08 / height, "\n".join(footer), ha="left", va="bottom", fontsize=7,
                 color="#666666")
-    figure.tight_layout(rect=(0, (0.15 + 0.12 * len(footer)) / height, 1,
-                              1 - (top + 0.12 + 0.16 * len(lines)) / height))
+    top += 0.12 + 0.16 * len(lines)
+    if labels:
+        figure.legend(labels.values(), labels.keys(), fontsize=8, frameon=False, ncol=5,
+                      loc="upper left", bbox_to_anchor=(0.01, 1 - (top - 0.08) / height))
+        top += 0.2
+    figure.tight_layout(rect=(0, (0.15 + 0.12 * len(footer)) / height, 1, 1 - top / height))
     path = out / f"{name}.png"
     figure.savefig(path, dpi=130)
     plt.close(figure)
@@ -182,7 +184,6 @@ def against(run, out, axis, column, name, ylabel, title, conventions):
                       markersize=5, linewidth=1.5)
         axes.set_xticks(range(len(ticks)), [number(tick) for tick in ticks])
         axes.set_xlim(-0.2, len(ticks) - 0.8)
-        axes.set_ylim(0, None)
         tidy(axes)
         if panel % num_columns == 0:
             axes.set_ylabel(ylabel, fontsize=9)
@@ -194,10 +195,10 @@ def against(run, out, axis, column, name, ylabel, title, conventions):
     for axes in grid.flat:
         handles, names = axes.get_legend_handles_labels()
         labels.update(zip(names, handles))
-    grid.flat[0].legend(labels.values(), labels.keys(), fontsize=7.5, frameon=False)
+    grid.flat[0].set_ylim(0, max(1e-9, 1.08 * rows[column].max()))
     if len(panels) > MAX_PANELS:
         conventions += f"\nFirst {MAX_PANELS} of {len(panels)} combinations."
-    save(run, out, figure, f"{name}_vs_{axis}", title, conventions)
+    save(run, out, figure, f"{name}_vs_{axis}", title, conventions, labels)
 
 
 def row_label(row, run):
@@ -281,8 +282,10 @@ def plot_kernels(run, out):
     chosen = [same[same["tp"] == tp].sort_values(["sp", "overlap"]).iloc[0]
               for tp in sorted(same["tp"].unique())[-4:]]
     tables = []
+    # kernels.csv starts with the columns of results.csv that tell configurations apart.
+    key = [column for column in run.kernels.columns if column in run.rows.columns]
     for row in chosen:
-        mine = run.kernels[(run.kernels[KERNEL_KEY] == row[KERNEL_KEY]).all(axis=1)
+        mine = run.kernels[(run.kernels[key].fillna("") == row[key].fillna("")).all(axis=1)
                            & (run.kernels["rank"] == 0)]
         tables.append(mine.groupby(["kind", "op", "kernel"])["total_us"].sum())
     table = pd.concat(tables, axis=1, keys=range(len(tables))).fillna(0.0) / 1e3
