@@ -249,7 +249,7 @@ def plot_time_split(run, out):
         previous = shape
     left = np.zeros(len(rows))
     parts = [("comp_us", "compute", BLUE), ("exposed_comm_us", "exposed communication", VERMILION),
-             ("exposed_mem_us", "exposed copies", PURPLE), ("idle_us", "idle", "#C8C8C8")]
+             ("idle_us", "idle", "#C8C8C8")]
     for column, label, colour in parts:
         if column not in rows or not (rows[column].fillna(0) > 0).any():
             continue

@@ -73,6 +73,8 @@ std::vector<Column> identity_columns() {
        [](R r) { return text(r.result.world_size); }},
       {"group_size", "ranks", "ranks that communicate with each other", always,
        [](R r) { return text(r.result.tp()); }},
+      {"threads_per_rank", "", "compute threads of each rank", key,
+       [](R r) { return text(r.result.threads_per_rank); }},
       {"replicated", "", "ranks beyond tp ran replicas (otherwise they idled)", key,
        [](R r) { return text(r.result.replicated); }},
       {"rank_scope", "", "whose time it is: max = the slowest rank's", always,
@@ -134,18 +136,22 @@ std::vector<Column> time_columns() {
        [](R r) { return text(r.result.split.comp_us); }},
       {"comm_us", "us", "union of communications' intervals", measured,
        [](R r) { return text(r.result.split.comm_us); }},
-      {"mem_us", "us", "union of copies' intervals", measured,
-       [](R r) { return text(r.result.split.mem_us); }},
       {"exposed_comm_us", "us", "communication while no compute kernel runs", measured,
        [](R r) { return text(r.result.split.exposed_comm_us); }},
-      {"exposed_mem_us", "us", "copies while neither computes nor communicates", measured,
-       [](R r) { return text(r.result.split.exposed_mem_us); }},
       {"overlapped_us", "us", "communication while compute kernels run", measured,
        [](R r) { return text(r.result.split.overlapped_us); }},
       {"idle_us", "us", "nothing runs, by the executor's own clock", measured,
        [](R r) { return text(r.result.split.idle_us); }},
-      {"residual_us", "us", "window - comp - exposed_comm - exposed_mem - idle", measured,
-       [](R r) { return text(r.result.split.residual_us); }},
+      {"residual_us", "us", "window - comp - exposed_comm - idle; above 0.1 % the row fails",
+       measured, [](R r) { return text(r.result.split.residual_us); }},
+      {"transfer_us", "us",
+       "sum over collectives of the shortest duration among the members: what moving the bytes "
+       "takes once all are there",
+       communicating, [](R r) { return text(r.result.transfer_us); }},
+      {"wait_us", "us", "comm time of this rank's collectives beyond that: waiting for a late peer",
+       communicating, [](R r) { return text(r.result.wait_us); }},
+      {"comp_comm_ratio", "", "comp_us / comm_us", communicating,
+       [](R r) { return text(r.result.split.comp_us / r.result.split.comm_us); }},
       {"compute_only_us", "us", "median of the same iteration without its communication",
        communicating, [](R r) { return text(r.result.compute_only_us); }},
       {"communication_only_us", "us", "median of the same iteration's communication alone",
@@ -160,7 +166,7 @@ std::vector<Column> rate_columns() {
       {"bytes_observed", "bytes", "the same, counted call by call", measured,
        [](R r) { return text(r.result.bytes_observed); }},
       {"busbw_GBps", "GB/s", "bytes_observed / communication_only_us; GB = 1e9 bytes",
-       communicating, [](R r) { return text(r.result.algbw_GBps()); }},
+       communicating, [](R r) { return text(r.result.busbw_GBps()); }},
       {"flops_model_causal", "FLOP",
        "model FLOPs of one iteration over all ranks; causal attention counts (s+1)/2 keys per "
        "query",
@@ -187,18 +193,24 @@ std::vector<Column> rate_columns() {
        [](R r) { return text(r.result.overlap_pct()); }},
       {"exposed_comm_pct", "%", "exposed_comm_us / window_us", measured,
        [](R r) { return text(r.result.exposed_comm_pct()); }},
-      {"comp_tax_pct", "%", "compute kernels' time over that of the compute-only run, minus 1",
+      {"comp_tax_pct", "%",
+       "compute kernels' time over that of the compute-only run, minus 1; medians of the slowest "
+       "rank",
        communicating, [](R r) { return text(r.result.comp_tax_pct()); }},
-      {"comm_tax_pct", "%", "communication time over that of the communication-only run, minus 1",
+      {"comm_tax_pct", "%",
+       "communication time over that of the communication-only run, minus 1; medians of the "
+       "slowest "
+       "rank",
        communicating, [](R r) { return text(r.result.comm_tax_pct()); }},
   };
 }
 
 std::vector<Column> quality_columns() {
   return {
-      {"check", "", "pass, fail or skipped: comparison with the same block at tp 1", always,
+      {"check", "",
+       "pass, fail or skipped: comparison with the same block at tp 1 (at tp 1 with f64)", always,
        [](R r) { return text(check_of(r)); }},
-      {"check_mode", "", "off, reduced (smaller shape) or full", always,
+      {"check_mode", "", "off, reduced (smaller shape; always at tp 1) or full", always,
        [](R r) { return text(name_of(r.result.check_mode)); }},
       {"check_exact", "", "a bitwise comparison on exact data was part of it", measured,
        [](R r) { return text(r.result.check.exact); }},
@@ -211,7 +223,10 @@ std::vector<Column> quality_columns() {
       {"mem_peak_bytes", "bytes", "largest memory of one rank's tensors and workspace", measured,
        [](R r) { return text(r.result.mem_peak_bytes); }},
       {"mem_predicted_bytes", "bytes", "the same as the record backend predicts it", always,
-       [](R r) { return text(r.result.mem_predicted_bytes); }},
+       [](R r) {
+         const std::int64_t bytes = r.result.mem_predicted_bytes;
+         return bytes > 0 ? text(bytes) : std::string{};
+       }},
       {"oversubscribed", "", "more compute threads than cores: do not compare with other rows",
        always, [](R r) { return text(r.result.oversubscribed); }},
       {"profiler_overhead_pct", "%", "profiled over unprofiled median of one session, minus 1",
@@ -250,24 +265,6 @@ std::span<const Column> result_columns() {
 std::span<const KernelColumn> kernel_columns() {
   using Kernel = const KernelRow&;
   static const std::vector<KernelColumn> columns{
-      {"run_id", "", "as in results.csv", [](Kernel k) { return k.row.run.run_id; }},
-      {"op_or_block", "", "as in results.csv",
-       [](Kernel k) { return text(name_of(k.row.result.config.layer.block)); }},
-      {"phase", "", "as in results.csv",
-       [](Kernel k) { return text(name_of(k.row.result.config.phase)); }},
-      {"dtype", "", "as in results.csv",
-       [](Kernel k) { return text(name_of(k.row.result.config.layer.dtype)); }},
-      {"hidden", "", "as in results.csv",
-       [](Kernel k) { return text(k.row.result.config.layer.shape.hidden); }},
-      {"seq", "tokens", "as in results.csv",
-       [](Kernel k) { return text(k.row.result.config.layer.shape.seq); }},
-      {"batch", "sequences", "as in results.csv",
-       [](Kernel k) { return text(k.row.result.config.layer.shape.batch); }},
-      {"tp", "ranks", "as in results.csv", [](Kernel k) { return text(k.row.result.tp()); }},
-      {"sp", "", "as in results.csv",
-       [](Kernel k) { return text(k.row.result.config.layer.parallel.sequence_parallel); }},
-      {"overlap", "", "as in results.csv",
-       [](Kernel k) { return text(k.row.result.config.layer.parallel.overlap); }},
       {"rank", "", "rank of the world", [](Kernel k) { return text(k.kernel.rank); }},
       {"path", "", "where in the block", [](Kernel k) { return k.kernel.path; }},
       {"op", "", "operation", [](Kernel k) { return k.kernel.op; }},
@@ -289,7 +286,7 @@ std::span<const KernelColumn> kernel_columns() {
 }
 
 std::string Column::cell(const Row& row) const {
-  const bool is_measured = row.result.status == Status::ok;
+  const bool is_measured = row.result.time.samples > 0;
   if (holds == Holds::measured && !is_measured) return {};
   if (holds == Holds::communicating && !(is_measured && row.result.tp() > 1)) return {};
   return value(row);
@@ -306,7 +303,9 @@ std::string columns_markdown() {
   const std::string head = "| Column | Unit | Meaning |\n|---|---|---|\n";
   std::string table = "### results.csv\n\n" + head;
   for (const Column& column : result_columns()) table += markdown_row(column);
-  table += "\n### kernels.csv\n\n" + head;
+  table +=
+      "\n### kernels.csv\n\nThe columns of results.csv that tell configurations apart, then:\n\n" +
+      head;
   for (const KernelColumn& column : kernel_columns()) table += markdown_row(column);
   return table;
 }

@@ -23,8 +23,9 @@ struct Row {
 /// One column of results.csv. This table is the only description of the file: header, rows, resume
 /// keys and the table in results/README.md come from it.
 struct Column {
-  /// key: always, and part of what makes two rows the same configuration; measured: rows with
-  /// status ok; communicating: those of them with tp above 1. The cell is empty otherwise.
+  /// key: always, and part of what makes two rows the same configuration; measured: rows that were
+  /// timed, also if a check failed; communicating: those of them with tp above 1. The cell is empty
+  /// otherwise.
   enum class Holds : std::uint8_t { key, always, measured, communicating };
 
   std::string name, unit, meaning;
@@ -35,7 +36,7 @@ struct Column {
 };
 [[nodiscard]] std::span<const Column> result_columns();
 
-/// The columns of kernels.csv, for one kernel of a row.
+/// The columns of kernels.csv for one kernel of a row, after the row's key columns.
 struct KernelRow {
   const Row& row;
   const KernelSummary& kernel;

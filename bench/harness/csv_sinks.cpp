@@ -2,7 +2,9 @@
 
 #include "core/error.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 namespace shardmark::bench {
 namespace {
@@ -10,6 +12,14 @@ namespace {
 std::vector<std::string> names_of(const auto& columns) {
   std::vector<std::string> names;
   for (const auto& column : columns) names.push_back(column.name);
+  return names;
+}
+
+std::vector<std::string> names_of_kernel_file() {
+  std::vector<std::string> names;
+  for (const Column& column : result_columns())
+    if (column.holds == Column::Holds::key) names.push_back(column.name);
+  std::ranges::move(names_of(kernel_columns()), std::back_inserter(names));
   return names;
 }
 
@@ -27,12 +37,14 @@ void ResultsCsv::add(const Outcome& row) {
 }
 
 KernelsCsv::KernelsCsv(const std::string& folder, RunIdentity run, bool resume)
-    : run_{std::move(run)}, file_{folder + "/kernels.csv", names_of(kernel_columns()), resume} {}
+    : run_{std::move(run)}, file_{folder + "/kernels.csv", names_of_kernel_file(), resume} {}
 
 void KernelsCsv::add(const Outcome& row) {
   std::vector<std::vector<std::string>> rows;
   for (const KernelSummary& kernel : row.result.kernels) {
     std::vector<std::string>& cells = rows.emplace_back();
+    for (const Column& column : result_columns())
+      if (column.holds == Column::Holds::key) cells.push_back(column.cell({row.result, run_}));
     for (const KernelColumn& column : kernel_columns())
       cells.push_back(column.value({{row.result, run_}, kernel}));
   }
@@ -54,9 +66,12 @@ std::set<std::string> finished_rows(const std::string& folder) {
                                ", this version writes ", schema_version,
                                "; use another --out, or leave out --resume")};
     std::string key;
-    for (std::size_t c = 0; c < rows[i].size(); ++c)
+    bool failed = false;
+    for (std::size_t c = 0; c < rows[i].size(); ++c) {
+      failed = failed || (result_columns()[c].name == "status" && rows[i][c] == "failed");
       if (result_columns()[c].holds == Column::Holds::key) key += rows[i][c] + '\n';
-    keys.insert(std::move(key));
+    }
+    if (!failed) keys.insert(std::move(key));
   }
   return keys;
 }

@@ -70,6 +70,7 @@ class Runner::Measurement {
     outcome_.result.config = config;
     outcome_.result.world_size = transport_.size();
     outcome_.result.replicated = options_.replicate;
+    outcome_.result.threads_per_rank = options_.threads_per_rank;
     outcome_.result.check_mode = usable_check_mode(options_.check, config.layer.parallel.tp.size);
     outcome_.result.oversubscribed = is_oversubscribed();
   }
@@ -331,12 +332,17 @@ class Runner::Measurement {
     std::vector<TimeSplit> all = exchange_all(transport_, split, waiting_);
     all.resize(static_cast<std::size_t>(num_active_));
     const auto worst = std::ranges::max_element(all, {}, &TimeSplit::exposed_comm_us);
+    const auto worst_rank = static_cast<std::size_t>(worst - all.begin());
     result().split = *worst;
     result().splits = std::move(all);
     const std::string packed = active_ ? pack(make_trace(transport_.rank(), iteration)) : "";
     for (const std::string& bytes : transport_.gather(packed, waiting_))
       if (!bytes.empty() && transport_.rank() == 0) outcome_.traces.push_back(unpack(bytes));
     result().kernels = summarize_kernels(outcome_.traces);
+    if (transport_.rank() != 0) return;
+    const Waiting waiting = waiting_of(outcome_.traces, worst_rank);
+    result().transfer_us = waiting.transfer_us;
+    result().wait_us = waiting.wait_us;
   }
 
   void finish() {

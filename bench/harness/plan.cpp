@@ -30,7 +30,7 @@ MemoryEstimate estimate_memory(const Case& config, const RunnerOptions& options,
                                int ranks_on_host) {
   MemoryEstimate estimate;
   estimate.per_rank_bytes = bytes_of_rank(config.layer, config.phase, options.threads_per_rank);
-  if (options.check == CheckMode::full) {
+  if (usable_check_mode(options.check, config.layer.parallel.tp.size) == CheckMode::full) {
     LayerConfig serial = config.layer;
     serial.parallel = Parallel{};
     // The comparison runs both programs, step by step, before the timed one is built.
@@ -58,7 +58,7 @@ void skip_what_does_not_fit(std::vector<Case>& cases, const RunnerOptions& optio
         "batch, seq or hidden, or raise tp over more hosts",
         static_cast<double>(estimate.host_bytes) / GB, sharing, sharing == 1 ? "" : "s",
         static_cast<double>(estimate.per_rank_bytes) / GB,
-        options.check == CheckMode::full ? " with --check full" : "",
+        usable_check_mode(options.check, tp) == CheckMode::full ? " with --check full" : "",
         static_cast<double>(limit_bytes) / GB);
   }
 }

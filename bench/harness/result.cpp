@@ -19,7 +19,7 @@ double Result::mfu_full_pct() const {
 double Result::hfu_pct() const {
   return time.p50 > 0 ? share_pct(flops_observed / (time.p50 * 1e-6) / 1e12, peak.tflops) : 0;
 }
-double Result::algbw_GBps() const {
+double Result::busbw_GBps() const {
   return communication_only_us > 0 ? bytes_observed / communication_only_us / 1e3 : 0;
 }
 double Result::overlap_pct() const { return share_pct(split.overlapped_us, split.comm_us); }

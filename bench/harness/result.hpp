@@ -29,10 +29,10 @@ struct TimeSummary {
 };
 
 /// Where one window (barrier to barrier, one profiled iteration) went on one rank, microseconds.
-/// window = comp + exposed_comm + exposed_mem + idle + residual.
+/// window = comp + exposed_comm + idle + residual. (Copies between devices do not exist on a CPU.)
 struct TimeSplit {
-  double window_us{0}, comp_us{0}, comm_us{0}, mem_us{0}, exposed_comm_us{0}, exposed_mem_us{0},
-      overlapped_us{0}, idle_us{0}, residual_us{0};
+  double window_us{0}, comp_us{0}, comm_us{0}, exposed_comm_us{0}, overlapped_us{0}, idle_us{0},
+      residual_us{0};
 };
 
 /// The GEMM peak that the samples are compared with, TFLOP/s of one device.
@@ -59,13 +59,15 @@ struct Result {
   Status status{Status::ok};
   std::string reason;
   int world_size{1};
+  int threads_per_rank{1};
   bool replicated{false};  ///< --fill replicate filled the other ranks
   TimeSummary time;        ///< unprofiled
   int warmup{0}, inner_iterations{1};
-  TimeSplit split;                ///< of the rank with the largest window share of exposed comm
-  std::vector<TimeSplit> splits;  ///< per rank of the case
-  double profiled_us{0};          ///< median of the profiled iterations
-  double interleaved_us{0};       ///< median of the plain iterations between them
+  TimeSplit split;                    ///< of the rank with the largest window share of exposed comm
+  std::vector<TimeSplit> splits;      ///< per rank of the case
+  double transfer_us{0}, wait_us{0};  ///< of that rank's collectives, see Waiting in trace.hpp
+  double profiled_us{0};              ///< median of the profiled iterations
+  double interleaved_us{0};           ///< median of the plain iterations between them
   double compute_only_us{0}, communication_only_us{0};  ///< medians of the baselines, 0 = not run
   double comp_alone_us{0};  ///< kernel time of the compute-only baseline
   double comm_alone_us{0};
@@ -89,7 +91,7 @@ struct Result {
   [[nodiscard]] double mfu_causal_pct() const;
   [[nodiscard]] double mfu_full_pct() const;
   [[nodiscard]] double hfu_pct() const;
-  [[nodiscard]] double algbw_GBps() const;
+  [[nodiscard]] double busbw_GBps() const;
   [[nodiscard]] double overlap_pct() const;
   [[nodiscard]] double exposed_comm_pct() const;
   [[nodiscard]] double comp_tax_pct() const;

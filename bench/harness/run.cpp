@@ -55,9 +55,10 @@ Sinks make_sinks(const Options& options, const std::vector<std::string>& command
   auto table = std::make_unique<Table>(std::cout, options.verbose);
   const std::string& folder = options.out;
   if (!folder.empty()) {
-    sinks.push_back(std::make_unique<ResultsCsv>(folder, identity, options.resume));
+    // results.csv last: --resume takes what it holds as finished.
     sinks.push_back(std::make_unique<KernelsCsv>(folder, identity, options.resume));
     sinks.push_back(std::make_unique<Timeline>(folder, identity.transport, transport.size()));
+    sinks.push_back(std::make_unique<ResultsCsv>(folder, identity, options.resume));
   }
   table->begin(options, transport, notices);
   sinks.push_back(std::move(table));
@@ -109,6 +110,7 @@ Outcome skipped_row(const Case& config, const Options& options, int world_size) 
   row.result.reason = config.skip_reason;
   row.result.world_size = world_size;
   row.result.replicated = options.runner.replicate;
+  row.result.threads_per_rank = options.runner.threads_per_rank;
   row.result.check_mode = options.runner.check;
   return row;
 }

@@ -137,9 +137,16 @@ std::string shape_key(const Case& config) {
 
 std::string describe_shape(const Case& config) {
   const ModelShape& shape = config.layer.shape;
-  return message(config.model, config.model.empty() ? "" : " ", name_of(config.layer.block), ' ',
-                 name_of(config.phase), ' ', name_of(config.layer.dtype), " hidden ", shape.hidden,
-                 " seq ", shape.seq, " batch ", shape.batch);
+  std::string text =
+      message(config.model, config.model.empty() ? "" : " ", name_of(config.layer.block), ' ',
+              name_of(config.phase), ' ', name_of(config.layer.dtype), " hidden ", shape.hidden);
+  // What is not as usual for the hidden size.
+  if (config.model.empty() && shape.ffn != 4 * shape.hidden) text += message(" ffn ", shape.ffn);
+  if (config.model.empty() && shape.kv_heads != shape.heads)
+    text += message(" kv-heads ", shape.kv_heads);
+  if (shape.layers != 1 && config.layer.block == BlockKind::model)
+    text += message(" layers ", shape.layers);
+  return text + message(" seq ", shape.seq, " batch ", shape.batch);
 }
 
 std::string describe(const Case& config) {

@@ -90,8 +90,11 @@ void Table::add(const Outcome& row) {
       result.tflops_per_device(), speedup(result), check_of(result), result.verdict);
   if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
   if (!result.volume.empty())
-    out_ << fmt::format("    comm/{}: {}: {} by formula, {} counted\n",
+    out_ << fmt::format("    comm/{}: {}{}: {} by formula, {} counted\n",
                         name_of(result.config.phase), count_collectives(result.volume),
+                        layer.parallel.chunks > 1
+                            ? fmt::format(", those of tokens in {} chunks", layer.parallel.chunks)
+                            : "",
                         format_bytes(result.bytes_analytic), format_bytes(result.bytes_observed));
   if (verbose_ && !result.volume.empty()) {
     for (const VolumeLine& line : result.volume)

@@ -30,15 +30,29 @@ std::string unused_path(const std::string& folder) {
   return path(n);
 }
 
+/// How NCCL and PyTorch name a collective, and how its tensors grow or shrink with the group.
 struct Collective {
   std::string kernel, torch_name;
+  bool grows{false}, shrinks{false};
 };
-/// How NCCL and PyTorch name a collective.
-Collective collective_of(const std::string& op) {
-  if (op == "all_gather") return {"ncclDevKernel_AllGather", "_allgather_base"};
-  if (op == "reduce_scatter") return {"ncclDevKernel_ReduceScatter_Sum", "_reduce_scatter_base"};
-  return {"ncclDevKernel_AllReduce_Sum", "allreduce"};
+// One overload per collective; a missing one does not compile.
+Collective known_as(const AllReduce&) { return {"ncclDevKernel_AllReduce_Sum", "allreduce"}; }
+Collective known_as(const AllGather&) {
+  return {.kernel = "ncclDevKernel_AllGather", .torch_name = "_allgather_base", .grows = true};
 }
+Collective known_as(const ReduceScatter&) {
+  return {.kernel = "ncclDevKernel_ReduceScatter_Sum",
+          .torch_name = "_reduce_scatter_base",
+          .shrinks = true};
+}
+
+template <class... Os>
+Collective find_collective(const std::string& op, const std::variant<Os...>&) {
+  Collective found;
+  ((name_of(Op{Os{}}) == op ? void(found = known_as(Os{})) : void()), ...);
+  return found;
+}
+Collective collective_of(const std::string& op) { return find_collective(op, CommunicationOp{}); }
 
 /// "tp[2,3]" -> "[2, 3]".
 std::string ranks_of(const std::string& group) {
@@ -55,10 +69,9 @@ std::string kineto_dtype(const std::string& dtype) {
 Json communication_args(const RankTrace::Interval& interval) {
   const std::int64_t in = interval.elements;
   const std::int64_t size = std::max(1, interval.group_size);
-  const std::int64_t out = interval.op == "all_gather"       ? in * size
-                           : interval.op == "reduce_scatter" ? in / size
-                                                             : in;
-  return {{"Collective name", collective_of(interval.op).torch_name},
+  const Collective collective = collective_of(interval.op);
+  const std::int64_t out = collective.grows ? in * size : collective.shrinks ? in / size : in;
+  return {{"Collective name", collective.torch_name},
           {"In msg nelems", in},
           {"Out msg nelems", out},
           {"Group size", interval.group_size},

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
@@ -63,8 +64,7 @@ TimeSplit split_window(const ProfiledIteration& iteration) {
                   .exposed_comm_us = to_us(used.exposed_comm_ns),
                   .overlapped_us = to_us(used.overlapped_ns),
                   .idle_us = to_us(iteration.idle_ns)};
-  split.residual_us = split.window_us - split.comp_us - split.exposed_comm_us -
-                      split.exposed_mem_us - split.idle_us;
+  split.residual_us = split.window_us - split.comp_us - split.exposed_comm_us - split.idle_us;
   return split;
 }
 
@@ -92,6 +92,29 @@ std::vector<KernelSummary> summarize_kernels(const std::vector<RankTrace>& trace
       summary.bytes_wire += interval.bytes_wire;
     }
   return summaries;
+}
+
+Waiting waiting_of(const std::vector<RankTrace>& traces, std::size_t rank) {
+  // The ranks of a group submit the same ops, so a collective has one op_seq on all of them.
+  const auto duration = [](const RankTrace::Interval& interval) {
+    return interval.end_us - interval.start_us;
+  };
+  std::map<std::pair<std::uint32_t, std::string>, double> shortest;
+  for (const RankTrace& trace : traces)
+    for (const RankTrace::Interval& interval : trace.intervals) {
+      if (interval.kind != OpKind::communication) continue;
+      const auto [place, is_new] =
+          shortest.try_emplace({interval.op_seq, interval.group}, duration(interval));
+      if (!is_new) place->second = std::min(place->second, duration(interval));
+    }
+  Waiting waiting;
+  for (const RankTrace::Interval& interval : traces.at(rank).intervals) {
+    if (interval.kind != OpKind::communication) continue;
+    const double transfer_us = shortest.at({interval.op_seq, interval.group});
+    waiting.transfer_us += transfer_us;
+    waiting.wait_us += duration(interval) - transfer_us;
+  }
+  return waiting;
 }
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankTrace::Interval, name, op, path, dtype, lane, kind, op_seq,

@@ -21,11 +21,12 @@ struct Verdict {
   std::string reason;  ///< the numbers and one thing to try
 };
 struct VerdictInputs {
-  double latency_us{0};           ///< fitted cost of one empty communication; 0 = unknown
+  double latency_us{0};           ///< measured time of a 64-byte all-reduce; 0 = unknown
   double copy_bandwidth_GBps{0};  ///< measured; 0 = unknown
 };
-/// Rules in order, first match wins: imbalanced, communication_bound, latency_bound, memory_bound,
-/// compute_bound.
+/// Rules in order, first match wins: imbalanced, communication_bound, latency_bound (the latency is
+/// more than half of a mean communication, and exposed communication at least 10 % of the window:
+/// below that it limits nothing), memory_bound, compute_bound.
 [[nodiscard]] Verdict judge(const Result& result, const VerdictThresholds& thresholds,
                             const VerdictInputs& inputs);
 

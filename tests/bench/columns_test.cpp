@@ -20,6 +20,7 @@ Result measured_row(int tp) {
   result.config.layer.parallel.tp.size = tp;
   result.world_size = 2;
   result.time.p50 = 1000;
+  result.time.samples = 5;
   result.flops_model_causal = 2e9;
   result.peak = {4.0, 5.0, "measured_gemm"};
   result.check_mode = CheckMode::reduced;
@@ -67,6 +68,7 @@ TEST(Columns, ASkippedRowHasAReasonAndNoTimes) {
   Result result = measured_row(2);
   result.status = Status::skipped;
   result.reason = "too large";
+  result.time = {};
   EXPECT_EQ(cell("status", result), "skipped");
   EXPECT_EQ(cell("check", result), "skipped");
   EXPECT_EQ(cell("reason", result), "too large");
@@ -84,6 +86,24 @@ TEST(Resume, RowsInTheFileAreFinished) {
   EXPECT_TRUE(finished.contains(row_key({result, {"second", "cpu", "threads"}})));
   EXPECT_FALSE(finished.contains(row_key({measured_row(1), run})));
   EXPECT_FALSE(finished.contains(row_key({result, {"second", "cpu", "mpi"}})));
+}
+
+TEST(Columns, ARowWhoseCheckFailedKeepsItsNumbers) {
+  Result result = measured_row(2);
+  result.status = Status::failed;
+  result.check.pass = false;
+  result.check.rel_norm_err = 0.5;
+  EXPECT_EQ(cell("check", result), "fail");
+  EXPECT_EQ(cell("rel_norm_err", result), "0.5");
+  EXPECT_EQ(cell("time_us_p50", result), "1000");
+}
+
+TEST(Resume, AFailedRowIsMeasuredAgain) {
+  const std::string folder = scratch_folder();
+  Result result = measured_row(2);
+  result.status = Status::failed;
+  ResultsCsv{folder, {"first", "cpu", "threads"}, false}.add({result, {}});
+  EXPECT_THAT(finished_rows(folder), testing::IsEmpty());
 }
 
 TEST(Resume, AFolderWithoutRowsHasNothingFinished) {
