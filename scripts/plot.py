@@ -54,7 +54,9 @@ def number(value):
 
 
 def with_flags(table):
-    """Booleans are `true` and `false` in the files."""
+    """Booleans are `true` and `false` in the files; a row without a model has an empty name."""
+    if "model" in table:
+        table["model"] = table["model"].fillna("")
     for flag in ("sp", "overlap"):
         table[flag] = table[flag].astype(str).str.lower() == "true"
     return table

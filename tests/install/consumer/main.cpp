@@ -1,12 +1,12 @@
 // What somebody else's program looks like: a tensor-parallel MLP on two ranks of this process,
 // compared with the same MLP on one rank.
-#include <cmath>
-#include <cstdio>
-#include <vector>
-
 #include "core/cpu/backend.hpp"
 #include "core/launch.hpp"
 #include "layers/program.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <vector>
 
 using namespace shardmark;
 
