@@ -114,7 +114,8 @@ Fault parse_fault(std::string_view spec) {
 
 void FaultBackend::execute(const OpRecord& record) {
   const bool now = armed_ && num_executed_++ >= fault_.op;
-  if (!now || fault_.kind == Fault::Kind::nan) inner().execute(record);
+  const bool is_submitted = fault_.kind == Fault::Kind::nan || fault_.kind == Fault::Kind::hang;
+  if (!now || is_submitted) inner().execute(record);
   if (!now) return;
   switch (fault_.kind) {
     case Fault::Kind::exit:

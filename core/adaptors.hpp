@@ -26,6 +26,7 @@ class BackendAdaptor : public Backend {
   void synchronize() override { inner_.synchronize(); }
   void write(const Tensor& to, const void* from) override { inner_.write(to, from); }
   void read(const Tensor& from, void* to) override { inner_.read(from, to); }
+  [[nodiscard]] std::uint32_t first_fence() const override { return inner_.first_fence(); }
 
  protected:
   [[nodiscard]] Backend& inner() { return inner_; }

@@ -32,6 +32,10 @@ class Backend {
   /// Host copies of a contiguous tensor's bytes, ordered after everything submitted so far.
   virtual void write(const Tensor& to, const void* from) = 0;
   virtual void read(const Tensor& from, void* to) = 0;
+
+  /// Where a new Rank starts to number its fences. Above all fences seen so far where the backend
+  /// keeps their state, so that one Rank may follow another (not two at a time).
+  [[nodiscard]] virtual std::uint32_t first_fence() const { return 1; }
 };
 
 }  // namespace shardmark

@@ -117,11 +117,4 @@ std::string detect_launcher() {
   return {};
 }
 
-int local_rank_from_launcher() {
-  for (const char* variable : {"MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"})
-    if (const std::int64_t rank = number_from(variable, -1); rank >= 0)
-      return static_cast<int>(rank);
-  return -1;
-}
-
 }  // namespace shardmark

@@ -26,8 +26,5 @@ struct ProcessState {
 /// The launcher that started this process together with others, with the evidence: "mpirun
 /// (PMI_SIZE=4)". Empty when there is none or it started a single rank.
 [[nodiscard]] std::string detect_launcher();
-/// This process' rank among those on its host, from the launcher's variables; -1 when they do not
-/// say.
-[[nodiscard]] int local_rank_from_launcher();
 
 }  // namespace shardmark

@@ -36,10 +36,19 @@ class Failures {
     changed_.notify_one();
   }
 
-  /// Waits until all ranks have ended; false if some run on five seconds after a failure.
+  /// A rank hangs, and has been told of.
+  void hangs() {
+    {
+      const std::lock_guard lock{mutex_};
+      hangs_ = true;
+    }
+    changed_.notify_one();
+  }
+
+  /// Waits until all ranks have ended; false if some run on two seconds after a failure.
   bool wait_for(int ranks) {
     std::unique_lock lock{mutex_};
-    changed_.wait(lock, [&] { return num_ended_ == ranks || !errors_.empty(); });
+    changed_.wait(lock, [&] { return num_ended_ == ranks || hangs_ || !errors_.empty(); });
     return changed_.wait_for(lock, std::chrono::seconds{2}, [&] { return num_ended_ == ranks; });
   }
 
@@ -61,6 +70,7 @@ class Failures {
   std::condition_variable changed_;
   std::vector<std::pair<int, std::exception_ptr>> errors_;
   int num_ended_{0};
+  bool hangs_{false};
 };
 
 void run_rank(ThreadWorld& world, Failures& failures, int rank, const RankBody& body) {
@@ -68,6 +78,11 @@ void run_rank(ThreadWorld& world, Failures& failures, int rank, const RankBody& 
   try {
     ThreadTransport transport{world, rank};
     transport.set_wait_policy({.yield = world.size() > cores_available()});
+    const Watchdog watchdog{
+        transport.activity(), [&](const std::string& text) {
+          print_error(std::make_exception_ptr(TimeoutError{text}), {rank, host_name(), ::getpid()});
+          failures.hangs();
+        }};
     body(transport);
     world.finish(rank);
   } catch (...) {
@@ -88,9 +103,9 @@ void run_threads(int ranks, const RankBody& body) {
     threads.emplace_back([&, rank] { run_rank(world, failures, rank, body); });
   if (!failures.wait_for(ranks)) {
     const auto [rank, error] = failures.cause();
-    print_error(error, {rank, host_name(), ::getpid()});
+    if (error != nullptr) print_error(error, {rank, host_name(), ::getpid()});
     std::fflush(nullptr);
-    std::_Exit(exit_code_of(error));
+    std::_Exit(error == nullptr ? 1 : exit_code_of(error));
   }
   for (std::thread& thread : threads) thread.join();
   if (const auto [rank, error] = failures.cause(); error != nullptr) std::rethrow_exception(error);

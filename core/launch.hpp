@@ -14,12 +14,14 @@ using RankBody = std::function<void(Transport&)>;
 
 /// Runs `body` as `ranks` threads of this process and waits for all of them. When ranks fail,
 /// rethrows the error that made the others fail. A rank that does not end within two seconds of a
-/// failure cannot be stopped: the error is printed and the process ends with its exit code.
+/// failure cannot be stopped: the error is printed and the process ends with its exit code. A
+/// Watchdog does the same for a rank that hangs.
 void run_threads(int ranks, const RankBody& body);
 
 /// Runs `body` as this process' rank of the MPI job and returns the exit code. Errors are printed
 /// here: one that all ranks share once, by the lowest rank. The job ends with code 0 only if every
-/// rank saw rank 0 come back from `body`; an error that only some ranks see ends the others.
+/// rank saw rank 0 come back from `body`; an error that only some ranks see ends the others, and so
+/// does a rank that hangs.
 /// Throws InputError if the program was built without MPI.
 [[nodiscard]] int run_mpi(int argc, char** argv, const RankBody& body);
 

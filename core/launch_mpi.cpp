@@ -7,6 +7,8 @@
 #include "core/host.hpp"
 #include "core/keeper.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -27,6 +29,15 @@ namespace {
   transport.abort(exit_code_of(error));
 }
 
+/// Called on the Watchdog's thread, which must not call MPI: the launcher ends the others. Those
+/// that wait for this rank get the time to say so.
+[[noreturn]] void end_hanging_rank(const MpiTransport& transport, const std::string& text) {
+  const auto rank = static_cast<std::size_t>(transport.rank());
+  print_error(std::make_exception_ptr(TimeoutError{text}), transport.endpoints()[rank]);
+  std::this_thread::sleep_for(std::chrono::milliseconds{1500});
+  ::_exit(1);
+}
+
 }  // namespace
 
 int run_mpi(int argc, char** argv, const RankBody& body) {
@@ -37,6 +48,8 @@ int run_mpi(int argc, char** argv, const RankBody& body) {
   transport.set_wait_policy({.yield = is_oversubscribed(transport, 1)});
   std::exception_ptr error;
   try {
+    const Watchdog watchdog{transport.activity(),
+                            [&](const std::string& text) { end_hanging_rank(transport, text); }};
     body(transport);
   } catch (...) {
     error = std::current_exception();

@@ -54,11 +54,4 @@ Group Mesh::group(int rank, Axis axis) const {
   return Group{axis, rank - position * stride(axis), stride(axis), degree(axis), position};
 }
 
-std::vector<Group> Mesh::groups(Axis axis) const {
-  std::vector<Group> result;
-  for (int rank = 0; rank < size(); ++rank)
-    if (coordinate(rank, axis) == 0) result.push_back(group(rank, axis));
-  return result;
-}
-
 }  // namespace shardmark

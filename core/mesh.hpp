@@ -4,7 +4,6 @@
 
 #include <array>
 #include <compare>
-#include <vector>
 
 namespace shardmark {
 
@@ -40,8 +39,6 @@ class Mesh {
   /// Coordinate of `rank` along `axis`.
   [[nodiscard]] int coordinate(int rank, Axis axis) const;
   [[nodiscard]] Group group(int rank, Axis axis) const;
-  /// All groups of an axis, each with position 0.
-  [[nodiscard]] std::vector<Group> groups(Axis axis) const;
 
  private:
   [[nodiscard]] int stride(Axis axis) const;

@@ -60,12 +60,27 @@ double attention_flops(const AttentionShape& shape) {
   return 4.0 * as_double(shape.batch * shape.heads * shape.head_dim) * attended_pairs(shape);
 }
 
+// One overload per op that has any.
+using WithoutFlops =
+    std::variant<Add, AddBias, SumRows, Copy, Fill, Gelu, GeluBackward, SwiGlu, SwiGluBackward,
+                 Norm, NormBackward, Rope, Embedding, EmbeddingBackward, RowMax, CrossEntropySum,
+                 CrossEntropyLoss, CrossEntropyBackward, AllReduce, AllGather, ReduceScatter,
+                 Signal, Await>;
+double flops_in(const AlternativeOf<WithoutFlops> auto&) { return 0; }
+double flops_in(const Matmul& o) {
+  const std::int64_t k = o.transpose_a ? o.a.rows() : o.a.cols();
+  return 2.0 * as_double(o.c.rows()) * as_double(o.c.cols()) * as_double(k);
+}
+double flops_in(const Attention& o) { return attention_flops(o.shape); }
+double flops_in(const AttentionBackward& o) { return 2.5 * attention_flops(o.shape); }
+
 }  // namespace
 
 OpKind kind_of(const Op& op) {
-  if (group_of(op) != nullptr) return OpKind::communication;
-  const bool ordering = std::holds_alternative<Signal>(op) || std::holds_alternative<Await>(op);
-  return ordering ? OpKind::ordering : OpKind::compute;
+  constexpr std::size_t num_compute = std::variant_size_v<ComputeOp>;
+  constexpr std::size_t num_communication = std::variant_size_v<CommunicationOp>;
+  if (op.index() < num_compute) return OpKind::compute;
+  return op.index() < num_compute + num_communication ? OpKind::communication : OpKind::ordering;
 }
 
 std::string_view name_of(const Op& op) {
@@ -100,27 +115,21 @@ std::string_view name_of(const Op& op) {
 }
 
 double flops_of(const Op& op) {
-  if (const auto* m = std::get_if<Matmul>(&op)) {
-    const std::int64_t k = m->transpose_a ? m->a.rows() : m->a.cols();
-    return 2.0 * as_double(m->c.rows()) * as_double(m->c.cols()) * as_double(k);
-  }
-  if (const auto* attention = std::get_if<Attention>(&op)) return attention_flops(attention->shape);
-  if (const auto* attention = std::get_if<AttentionBackward>(&op))
-    return 2.5 * attention_flops(attention->shape);
-  return 0;
+  return std::visit([](const auto& o) { return flops_in(o); }, op);
 }
 
 double bytes_wire_of(const Op& op) {
-  const Group* group = group_of(op);
-  if (group == nullptr) return 0;
-  const double share = as_double(group->size - 1) / as_double(group->size);
-  return std::visit(overloaded{
-                        [&](const AllReduce& o) { return 2 * share * as_double(o.x.bytes()); },
-                        [&](const AllGather& o) { return share * as_double(o.y.bytes()); },
-                        [&](const ReduceScatter& o) { return share * as_double(o.x.bytes()); },
-                        [](const auto&) { return 0.0; },
-                    },
-                    op);
+  const auto others = [](const Group& group) {
+    return as_double(group.size - 1) / as_double(group.size);
+  };
+  return std::visit(
+      overloaded{
+          [&](const AllReduce& o) { return 2 * others(o.group) * as_double(o.x.bytes()); },
+          [&](const AllGather& o) { return others(o.group) * as_double(o.y.bytes()); },
+          [&](const ReduceScatter& o) { return others(o.group) * as_double(o.x.bytes()); },
+          [](const Local auto&) { return 0.0; },
+      },
+      op);
 }
 
 Work work(const Op& op) {
@@ -140,10 +149,8 @@ Touches touches(const Op& op) {
 
 const Group* group_of(const Op& op) {
   return std::visit(overloaded{
-                        [](const AllReduce& o) { return &o.group; },
-                        [](const AllGather& o) { return &o.group; },
-                        [](const ReduceScatter& o) { return &o.group; },
-                        [](const auto&) -> const Group* { return nullptr; },
+                        [](const Communication auto& o) { return &o.group; },
+                        [](const Local auto&) -> const Group* { return nullptr; },
                     },
                     op);
 }

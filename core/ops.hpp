@@ -1,8 +1,10 @@
 #pragma once
 
 // Every operation a layer can ask for, as plain values in one closed variant. Adding an op means:
-// a struct here, its lines in ops.cpp (name, work, touches), a kernel in each backend, a row in the
-// conformance suite. Every visit lists every op, so whatever is forgotten does not compile.
+// a struct here and its place among the ops of its kind, its lines in ops.cpp (name, work,
+// touches), a kernel in each backend (communication: each transport), a row in the conformance
+// suite. Visits list the ops, or the kinds where all ops of one are treated alike; there is no
+// catch-all, so whatever is forgotten does not compile.
 //
 // Letters: T tokens (rows), D/K/N columns, V vocabulary (local part), H query heads.
 
@@ -12,6 +14,7 @@
 
 #include <array>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -182,10 +185,31 @@ struct Await {
   Fence fence;
 };
 
-using Op = std::variant<Matmul, Add, AddBias, SumRows, Copy, Fill, Gelu, GeluBackward, SwiGlu,
-                        SwiGluBackward, Norm, NormBackward, Attention, AttentionBackward, Rope,
-                        Embedding, EmbeddingBackward, RowMax, CrossEntropySum, CrossEntropyLoss,
-                        CrossEntropyBackward, AllReduce, AllGather, ReduceScatter, Signal, Await>;
+using ComputeOp = std::variant<Matmul, Add, AddBias, SumRows, Copy, Fill, Gelu, GeluBackward,
+                               SwiGlu, SwiGluBackward, Norm, NormBackward, Attention,
+                               AttentionBackward, Rope, Embedding, EmbeddingBackward, RowMax,
+                               CrossEntropySum, CrossEntropyLoss, CrossEntropyBackward>;
+using CommunicationOp = std::variant<AllReduce, AllGather, ReduceScatter>;
+using OrderingOp = std::variant<Signal, Await>;
+
+template <class... A, class... B, class... C>
+std::variant<A..., B..., C...> joined(const std::variant<A...>&, const std::variant<B...>&,
+                                      const std::variant<C...>&);
+using Op = decltype(joined(ComputeOp{}, CommunicationOp{}, OrderingOp{}));
+
+/// One of a variant's alternatives.
+template <class O, class Variant>
+inline constexpr bool is_alternative = false;
+template <class O, class... Os>
+inline constexpr bool is_alternative<O, std::variant<Os...>> = (std::is_same_v<O, Os> || ...);
+template <class O, class Variant>
+concept AlternativeOf = is_alternative<O, Variant>;
+
+template <class O>
+concept Communication = AlternativeOf<O, CommunicationOp>;
+/// Not communication.
+template <class O>
+concept Local = AlternativeOf<O, ComputeOp> || AlternativeOf<O, OrderingOp>;
 
 /// Builds a visitor from lambdas, one per op.
 template <class... F>

@@ -13,6 +13,7 @@ Rank::Rank(int id, const Mesh& mesh, Backend& backend, OpSink* sink)
       mesh_{mesh},
       backend_{backend},
       sink_{sink},
+      next_fence_{backend.first_fence()},
       root_{std::make_unique<PathNode>()},
       path_{root_.get()} {
   SHARDMARK_CHECK(id >= 0 && id < mesh.size(), "rank ", id, " is outside a mesh of ", mesh.size());

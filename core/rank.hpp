@@ -77,7 +77,7 @@ class Rank {
   Mesh mesh_;
   Backend& backend_;
   OpSink* sink_;
-  std::uint32_t next_buffer_{1}, next_fence_{1}, next_seq_{0};
+  std::uint32_t next_buffer_{1}, next_fence_, next_seq_{0};
   std::array<std::uint32_t, num_lanes> num_submitted_{};  ///< per lane, signals not counted
   std::array<std::array<std::uint32_t, num_lanes>, num_lanes> num_ordered_{};  ///< [lane][waiting]
   std::unique_ptr<PathNode> root_;

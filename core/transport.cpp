@@ -32,7 +32,6 @@ std::vector<double> Transport::gather(double value) {
 }
 
 double Transport::maximum(double value) { return std::ranges::max(gather(value)); }
-double Transport::minimum(double value) { return std::ranges::min(gather(value)); }
 double Transport::sum(double value) {
   const std::vector<double> values = gather(value);
   return std::accumulate(values.begin(), values.end(), 0.0);
@@ -59,6 +58,7 @@ std::string Transport::broadcast(const std::string& from_rank_0, Waiting waiting
 
 std::string Waiter::describe_timeout(double timeout_s) {
   timed_out_ = true;
+  transport_.activity().rest();
   const std::string silent = transport_.give_up();
   return message("no answer for ", timeout_s, " s (--timeout)",
                  silent.empty() ? "" : "; no sign of life from ", silent);
@@ -77,6 +77,7 @@ std::string Waiter::rest() {
   }
   if (now < next_check_) return {};
   next_check_ = now + std::chrono::milliseconds{250};
+  transport_.activity().tick();
   // A peer may do its part and then end between our look and this check: believe it dead only if
   // another 250 ms of looking changed nothing.
   if (std::string dead = transport_.find_dead_peer(); !dead.empty()) {

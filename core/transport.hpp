@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/ops.hpp"
+#include "core/watchdog.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -22,14 +23,16 @@ struct Endpoint {
 /// How ranks wait for each other.
 struct WaitPolicy {
   bool yield{false};  ///< give the core away after every fruitless look: ranks outnumber cores
-  double timeout_s{300.0};  ///< longest wait for one communication before PeerError
+  /// Longest wait for one communication before PeerError. Also the longest that a rank may be at
+  /// one op, before its Watchdog ends the job.
+  double timeout_s{300.0};
 };
 
 /// Moves bytes between ranks; one per rank, used from that rank's thread only. The narrow part that
 /// differs between threads, MPI, NCCL. Nothing here blocks except `exchange` and `connect`.
 class Transport {
  public:
-  Transport(int rank, int size) : rank_{rank}, size_{size} {}
+  Transport(int rank, int size) : rank_{rank}, size_{size} { set_wait_policy({}); }
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
   virtual ~Transport() = default;
@@ -56,9 +59,8 @@ class Transport {
   [[nodiscard]] std::vector<std::byte> exchange(std::span<const std::byte> mine,
                                                 Waiting waiting = Waiting::active);
   void barrier(Waiting waiting = Waiting::active);
-  /// The largest of all ranks' values, on every rank; likewise minimum and sum.
+  /// The largest of all ranks' values, on every rank; likewise their sum.
   [[nodiscard]] double maximum(double value);
-  [[nodiscard]] double minimum(double value);
   [[nodiscard]] double sum(double value);
   /// Every rank's value in rank order.
   [[nodiscard]] std::vector<double> gather(double value);
@@ -90,7 +92,12 @@ class Transport {
   [[nodiscard]] double bytes_started() const { return bytes_started_; }
 
   [[nodiscard]] const WaitPolicy& wait_policy() const { return wait_policy_; }
-  void set_wait_policy(const WaitPolicy& policy) { wait_policy_ = policy; }
+  void set_wait_policy(const WaitPolicy& policy) {
+    wait_policy_ = policy;
+    activity_.set_limit(policy.timeout_s);
+  }
+  /// What this rank is at; written by the backend and by Waiter.
+  [[nodiscard]] Activity& activity() { return activity_; }
 
  protected:
   virtual void start_exchange(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
@@ -100,6 +107,7 @@ class Transport {
  private:
   int rank_, size_;
   WaitPolicy wait_policy_{};
+  Activity activity_;
   double bytes_started_{0};
 };
 

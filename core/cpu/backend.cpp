@@ -29,6 +29,7 @@ CpuBackend::CpuBackend(Transport& transport, Arena& arena, Kernels& kernels)
 }
 
 CpuBackend::~CpuBackend() {
+  transport_.activity().rest();
   for (std::byte* data : released_) arena_.deallocate(data);
 }
 
@@ -42,8 +43,13 @@ void CpuBackend::deallocate(std::byte* data, std::int64_t) noexcept {
 }
 
 void CpuBackend::execute(const OpRecord& record) {
-  if (const auto* signal = std::get_if<Signal>(&record.op))
+  if (const auto* signal = std::get_if<Signal>(&record.op)) {
+    SHARDMARK_CHECK(signal->fence.id >= first_fence_, path_of(record), ": fence ", signal->fence.id,
+                    " is below ", first_fence_,
+                    ", the first after the latest synchronize; two Ranks at a time?");
     last_fence_ = std::max(last_fence_, signal->fence.id);
+  }
+  transport_.activity().at(record);
   queues_[index_of(record.lane)].ops.push_back(record);
   ++num_queued_;
 }
@@ -57,11 +63,13 @@ void CpuBackend::synchronize() {
     try {
       drain();
     } catch (...) {
+      transport_.activity().rest();
       transport_.withdraw();
       clear();
       throw;
     }
     clear();
+    transport_.activity().rest();
   }
   if (sink_ != nullptr) {
     account_idle();
@@ -77,6 +85,7 @@ void CpuBackend::clear() {
   }
   num_queued_ = 0;
   num_in_flight_ = 0;
+  error_has_path_ = false;
   first_fence_ = last_fence_ + 1;
   fence_done_.clear();
   for (std::byte* data : released_) arena_.deallocate(data);
@@ -96,6 +105,30 @@ bool CpuBackend::is_done(Fence fence) const {
          (fence.id <= last_fence_ && fence_done_[fence.id - first_fence_] != 0);
 }
 
+template <class Action>
+auto CpuBackend::run_as(const OpRecord& record, const Action& action) {
+  const Activity::Step step{transport_.activity(), record};
+  const auto text = [&](const Error& error) {
+    error_has_path_ = true;
+    return message(path_of(record), ": ", name_of(record.op), ": ", error.what());
+  };
+  try {
+    return action();
+  } catch (const TimeoutError& error) {
+    if (error_has_path_) throw;
+    throw TimeoutError{text(error), error.where()};
+  } catch (const PeerError& error) {
+    if (error_has_path_) throw;
+    throw PeerError{text(error), error.where()};
+  } catch (const InputError& error) {
+    if (error_has_path_) throw;
+    throw InputError{text(error), error.where()};
+  } catch (const Error& error) {
+    if (error_has_path_) throw;
+    throw Error{text(error), error.where()};
+  }
+}
+
 void CpuBackend::start(Queue& queue, Lane lane) {
   const OpRecord& record = queue.ops[queue.head];
   if (sink_ != nullptr) {
@@ -103,7 +136,7 @@ void CpuBackend::start(Queue& queue, Lane lane) {
     account_idle();
     queue.start_ns = idle_since_ns_;
   }
-  transport_.start(record.op, lane);
+  run_as(record, [&] { transport_.start(record.op, lane); });
   queue.in_flight = true;
   ++num_in_flight_;
 }
@@ -124,7 +157,7 @@ void CpuBackend::finish(Queue& queue, Lane lane) {
 bool CpuBackend::advance_head(Queue& queue, Lane lane) {
   const OpRecord& record = queue.ops[queue.head];
   if (queue.in_flight) {
-    if (!transport_.test(lane)) return false;
+    if (!run_as(record, [&] { return transport_.test(lane); })) return false;
     finish(queue, lane);
   } else if (const auto* signal = std::get_if<Signal>(&record.op)) {
     fence_done_[signal->fence.id - first_fence_] = 1;
@@ -178,13 +211,7 @@ bool CpuBackend::run_compute() {
       account_idle();
       tile_start_ns_ = idle_since_ns_;
     }
-    const char* name = nullptr;
-    try {
-      name = kernels_.run(record.op, *this);
-    } catch (const Error& error) {
-      throw Error{message(path_of(record), ": ", name_of(record.op), ": ", error.what()),
-                  error.where()};
-    }
+    const char* name = run_as(record, [&] { return kernels_.run(record.op, *this); });
     if (sink_ != nullptr) {
       tiles_.emplace_back(tile_start_ns_, now_ns());
       idle_since_ns_ = tiles_.back().second;

@@ -22,7 +22,7 @@ struct ExecutorTimes {
 /// along between them and between the tiles of long ones.
 class CpuBackend final : public Backend, private TileHook {
  public:
-  /// All three must outlive the backend.
+  /// All three must outlive the backend. What it is at goes to the transport's Activity.
   CpuBackend(Transport& transport, Arena& arena, Kernels& kernels);
   ~CpuBackend() override;
 
@@ -32,6 +32,7 @@ class CpuBackend final : public Backend, private TileHook {
   void synchronize() override;
   void write(const Tensor& to, const void* from) override;
   void read(const Tensor& from, void* to) override;
+  [[nodiscard]] std::uint32_t first_fence() const override { return last_fence_ + 1; }
 
   /// Kernel times and ranges go here from now on (null: none, and no clock is read).
   void set_kernel_sink(KernelSink* sink) { sink_ = sink; }
@@ -59,6 +60,9 @@ class CpuBackend final : public Backend, private TileHook {
   void drain();
   void clear();
   void account_idle();
+  /// Runs `action` as a part of this op: the first error gets the op's path and keeps its type.
+  template <class Action>
+  auto run_as(const OpRecord& record, const Action& action);
   [[nodiscard]] std::string stuck() const;
   [[nodiscard]] bool is_done(Fence fence) const;
 
@@ -69,7 +73,7 @@ class CpuBackend final : public Backend, private TileHook {
   std::array<Queue, num_lanes> queues_;
   std::size_t num_queued_{0};
   int num_in_flight_{0};
-  bool draining_{false};
+  bool error_has_path_{false};
   std::vector<std::uint8_t> fence_done_;  ///< indexed by fence id - first_fence_
   std::uint32_t first_fence_{0};          ///< every fence below is done
   std::uint32_t last_fence_{0};

@@ -55,6 +55,10 @@ int count_of(const Tensor& whole, std::int64_t parts) {
   return static_cast<int>(whole.numel() / parts);
 }
 
+void copy(const Tensor& x, const Tensor& y) {
+  std::memmove(y.data, x.data, static_cast<std::size_t>(x.bytes()));
+}
+
 }  // namespace
 
 void fail_mpi(int code, const char* call, const char* file, int line) {
@@ -194,56 +198,56 @@ void MpiTransport::meet(const Group& group, Lane lane) {
 
 void MpiTransport::start(const Op& op, Lane lane) {
   Flight& flight = flights_[index_of(lane)];
-  MPI_Request& request = flight.requests[flight.oldest];
-  SHARDMARK_CHECK(request == MPI_REQUEST_NULL, "lane ", name_of(lane), " is busy");
+  SHARDMARK_CHECK(flight.requests[flight.oldest] == MPI_REQUEST_NULL, "lane ", name_of(lane),
+                  " is busy");
   const Group* group = group_of(op);
   SHARDMARK_CHECK(group != nullptr, name_of(op), " is not communication");
   const Connection* connection = find(*group, lane);
   SHARDMARK_CHECK(connection != nullptr, group->to_string(), " is not connected on lane ",
                   name_of(lane));
-  const auto type_of = [this](DType dtype) {
-    return dtype == DType::f32 ? MPI_FLOAT : dtype == DType::bf16 ? bf16_ : MPI_INT32_T;
-  };
-  const auto op_of = [this](DType dtype, Reduction reduction) {
-    if (dtype == DType::bf16) return bf16_ops_[reduction == Reduction::sum ? 0 : 1];
-    return reduction == Reduction::sum ? MPI_SUM : MPI_MAX;
-  };
-  const auto copy_alone = [](const Tensor& x, const Tensor& y) {
-    std::memmove(y.data, x.data, static_cast<std::size_t>(x.bytes()));
-  };
-  const MPI_Comm communicator = connection->communicator;
-  const bool alone = group->size == 1;
-  if (const auto* reduce = std::get_if<AllReduce>(&op)) {
-    const Tensor& x = reduce->x;
-    if (!alone) {
-      flight.next = x.data;
-      flight.num_left = x.numel();
-      flight.dtype = x.dtype;
-      flight.type = type_of(x.dtype);
-      flight.op = op_of(x.dtype, reduce->reduction);
-      flight.communicator = communicator;
-      start_piece(flight, request);
-      start_piece(flight, flight.requests[1 - flight.oldest]);
-    }
-  } else if (const auto* gather = std::get_if<AllGather>(&op)) {
-    const int count = count_of(gather->y, group->size);
-    const MPI_Datatype type = type_of(gather->x.dtype);
-    const std::byte* own = gather->y.data + group->position * gather->x.bytes();
-    if (alone)
-      copy_alone(gather->x, gather->y);
-    else
-      SHARDMARK_MPI(MPI_Iallgather(own == gather->x.data ? MPI_IN_PLACE : gather->x.data, count,
-                                   type, gather->y.data, count, type, communicator, &request));
-  } else if (const auto* scatter = std::get_if<ReduceScatter>(&op)) {
-    const Tensor& x = scatter->x;
-    if (alone)
-      copy_alone(x, scatter->y);
-    else
-      SHARDMARK_MPI(MPI_Ireduce_scatter_block(x.data, scatter->y.data, count_of(x, group->size),
-                                              type_of(x.dtype), op_of(x.dtype, Reduction::sum),
-                                              communicator, &request));
-  }
+  std::visit(overloaded{
+                 [&](const Communication auto& o) { begin(o, flight, connection->communicator); },
+                 [](const Local auto&) {},
+             },
+             op);
   count(op);
+}
+
+MPI_Datatype MpiTransport::type_of(DType dtype) const {
+  return dtype == DType::f32 ? MPI_FLOAT : dtype == DType::bf16 ? bf16_ : MPI_INT32_T;
+}
+
+MPI_Op MpiTransport::op_of(DType dtype, Reduction reduction) const {
+  if (dtype == DType::bf16) return bf16_ops_[reduction == Reduction::sum ? 0 : 1];
+  return reduction == Reduction::sum ? MPI_SUM : MPI_MAX;
+}
+
+void MpiTransport::begin(const AllReduce& o, Flight& flight, MPI_Comm communicator) const {
+  if (o.group.size == 1) return;
+  flight.next = o.x.data;
+  flight.num_left = o.x.numel();
+  flight.dtype = o.x.dtype;
+  flight.type = type_of(o.x.dtype);
+  flight.op = op_of(o.x.dtype, o.reduction);
+  flight.communicator = communicator;
+  start_piece(flight, flight.requests[flight.oldest]);
+  start_piece(flight, flight.requests[1 - flight.oldest]);
+}
+
+void MpiTransport::begin(const AllGather& o, Flight& flight, MPI_Comm communicator) const {
+  if (o.group.size == 1) return copy(o.x, o.y);
+  const int count = count_of(o.y, o.group.size);
+  const MPI_Datatype type = type_of(o.x.dtype);
+  const std::byte* own = o.y.data + o.group.position * o.x.bytes();
+  SHARDMARK_MPI(MPI_Iallgather(own == o.x.data ? MPI_IN_PLACE : o.x.data, count, type, o.y.data,
+                               count, type, communicator, &flight.requests[flight.oldest]));
+}
+
+void MpiTransport::begin(const ReduceScatter& o, Flight& flight, MPI_Comm communicator) const {
+  if (o.group.size == 1) return copy(o.x, o.y);
+  SHARDMARK_MPI(MPI_Ireduce_scatter_block(o.x.data, o.y.data, count_of(o.x, o.group.size),
+                                          type_of(o.x.dtype), op_of(o.x.dtype, Reduction::sum),
+                                          communicator, &flight.requests[flight.oldest]));
 }
 
 void MpiTransport::start_piece(Flight& flight, MPI_Request& request) {
@@ -368,32 +372,6 @@ void MpiTransport::abort(int exit_code) {
   std::this_thread::sleep_for(std::chrono::milliseconds{100});
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
-}
-
-// --------------------------------------------------------------------------------- local rank
-
-LocalRank MpiTransport::local_rank() {
-  const int from_launcher = local_rank_from_launcher();
-  int from_names = 0;
-  for (const Endpoint& at : endpoints_)
-    if (at.rank < rank() && at.host == endpoints_[static_cast<std::size_t>(rank())].host)
-      ++from_names;
-  barrier();
-  MPI_Comm shared = MPI_COMM_NULL;
-  int from_split = 0;
-  SHARDMARK_MPI(
-      MPI_Comm_split_type(control_, MPI_COMM_TYPE_SHARED, rank(), MPI_INFO_NULL, &shared));
-  SHARDMARK_MPI(MPI_Comm_rank(shared, &from_split));
-  SHARDMARK_MPI(MPI_Comm_free(&shared));
-
-  LocalRank result{from_names, "host names", {}};
-  if (from_launcher >= 0) result = {from_launcher, "launcher", {}};
-  if ((from_launcher >= 0 && from_launcher != from_names) || from_names != from_split)
-    result.warning =
-        message("local rank of rank ", rank(), ": launcher ",
-                from_launcher < 0 ? "says nothing" : std::to_string(from_launcher), ", host names ",
-                from_names, ", MPI_COMM_TYPE_SHARED ", from_split, "; using ", result.rank);
-  return result;
 }
 
 }  // namespace shardmark

@@ -46,13 +46,6 @@ class MpiSession {
   int exceptions_before_;
 };
 
-/// This process' rank among those of its host.
-struct LocalRank {
-  int rank{0};
-  std::string source;   ///< "launcher" or "host names"
-  std::string warning;  ///< not empty when these disagree
-};
-
 /// Ranks as processes of an MPI job. Never blocks in MPI: with more ranks than cores that costs
 /// milliseconds per call, because MPICH spins. One per process, within an MpiSession.
 class MpiTransport final : public Transport {
@@ -72,10 +65,6 @@ class MpiTransport final : public Transport {
   [[nodiscard]] std::string find_dead_peer() override;
   [[nodiscard]] std::string give_up() override;
   [[noreturn]] void abort(int exit_code) override;
-
-  /// Collective. From the launcher's variables, else host names; compared with MPI's own split,
-  /// which some MPICH versions get wrong.
-  [[nodiscard]] LocalRank local_rank();
 
   /// How one rank's program ended, for `agree_on_end`.
   struct End {
@@ -109,6 +98,13 @@ class MpiTransport final : public Transport {
     std::int64_t pid{0}, start_ticks{0};
   };
 
+  [[nodiscard]] MPI_Datatype type_of(DType dtype) const;
+  [[nodiscard]] MPI_Op op_of(DType dtype, Reduction reduction) const;
+  // One overload per collective; a missing one does not compile. A group of one has no
+  // communicator.
+  void begin(const AllReduce& o, Flight& flight, MPI_Comm communicator) const;
+  void begin(const AllGather& o, Flight& flight, MPI_Comm communicator) const;
+  void begin(const ReduceScatter& o, Flight& flight, MPI_Comm communicator) const;
   static void start_piece(Flight& flight, MPI_Request& request);
   void start_exchange(std::span<const std::byte> mine, std::span<std::byte> all) override;
   [[nodiscard]] bool test_exchange() override;

@@ -17,7 +17,9 @@ namespace shardmark {
 
 /// What a member asks for; equal on all members of a meeting.
 struct ThreadWorld::Call {
+  enum class Move : std::uint8_t { gather, reduce_to_all, reduce_to_own };
   std::string_view what;
+  Move move{Move::gather};
   DType dtype{DType::f32};
   Reduction reduction{Reduction::sum};
   std::int64_t numel{0};  ///< elements of the smaller tensor: one member's contribution or share
@@ -28,6 +30,18 @@ struct ThreadWorld::Call {
     return what == other.what && dtype == other.dtype && reduction == other.reduction &&
            numel == other.numel;
   }
+  // One overload per collective; a missing one does not compile.
+  static Call of(const AllReduce& o) {
+    return {{}, Move::reduce_to_all, o.x.dtype, o.reduction, o.x.numel(), o.x.data, o.x.data};
+  }
+  static Call of(const AllGather& o) {
+    return {{}, Move::gather, o.x.dtype, Reduction::sum, o.x.numel(), o.x.data, o.y.data};
+  }
+  static Call of(const ReduceScatter& o) {
+    return {{}, Move::reduce_to_own, o.x.dtype, Reduction::sum, o.y.numel(), o.x.data, o.y.data};
+  }
+  static Call of(const Local auto&) { return {}; }
+
   [[nodiscard]] std::string to_string() const {
     return message(what, reduction == Reduction::max ? " (max) of " : " of ", numel, " x ",
                    name_of(dtype));
@@ -130,23 +144,8 @@ void ThreadTransport::start(const Op& op, Lane lane) {
   Connection* connection = find(*group, lane);
   SHARDMARK_CHECK(connection != nullptr, group->to_string(), " is not connected on lane ",
                   name_of(lane));
-  ThreadWorld::Call call{.what = name_of(op)};
-  if (const auto* reduce = std::get_if<AllReduce>(&op)) {
-    call.dtype = reduce->x.dtype;
-    call.reduction = reduce->reduction;
-    call.numel = reduce->x.numel();
-    call.source = call.target = reduce->x.data;
-  } else if (const auto* gather = std::get_if<AllGather>(&op)) {
-    call.dtype = gather->x.dtype;
-    call.numel = gather->x.numel();
-    call.source = gather->x.data;
-    call.target = gather->y.data;
-  } else if (const auto* scatter = std::get_if<ReduceScatter>(&op)) {
-    call.dtype = scatter->x.dtype;
-    call.numel = scatter->y.numel();
-    call.source = scatter->x.data;
-    call.target = scatter->y.data;
-  }
+  ThreadWorld::Call call = std::visit([](const auto& o) { return ThreadWorld::Call::of(o); }, op);
+  call.what = name_of(op);
   count(op);
   post(flight, *connection, call);
 }
@@ -211,7 +210,7 @@ void ThreadTransport::move_bytes(const Connection& connection) {
                         " where rank ", connection.group.world_rank(0), " called ",
                         first.to_string(), " on ", connection.group.to_string())};
   }
-  if (first.what == "all_reduce" || first.what == "reduce_scatter") {
+  if (first.move != ThreadWorld::Call::Move::gather) {
     reduce_part(connection);
     return;
   }
@@ -229,7 +228,7 @@ void ThreadTransport::move_bytes(const Connection& connection) {
 void ThreadTransport::reduce_part(const Connection& connection) {
   const auto& slots = connection.meeting->slots;
   const ThreadWorld::Call& mine = slots[static_cast<std::size_t>(connection.group.position)].call;
-  const bool scatter = mine.what == "reduce_scatter";
+  const bool scatter = mine.move == ThreadWorld::Call::Move::reduce_to_own;
   if (!scatter && connection.group.size == 1) return;
   const std::int64_t line = 64 / size_of(mine.dtype);
   const std::int64_t lines = (mine.numel + line - 1) / line;

@@ -35,7 +35,7 @@ Signature signature(const Op& op) {
                         [&](const ReduceScatter& o) {
                           return Signature{op.index(), o.x.dtype, o.x.bytes()};
                         },
-                        [&](const auto&) { return Signature{op.index()}; },
+                        [&](const Local auto&) { return Signature{op.index()}; },
                     },
                     op);
 }

@@ -173,13 +173,22 @@ nan_is_named() {
 hanging_rank_is_named() {
   expect nonzero timeout 30 "$PROGRAM" --ranks 2 --tp 2 "${one_op[@]}" --timeout 2 \
     --inject-fault hang:rank=1:op=1
-  has err 'rank 1'
+  has err 'rank 1 .*watchdog: lane [a-z]+ at [a-z-].*: [a-z_]+ #[0-9]+ has not ended for 2 s'
+  has err 'no answer for 2 s.*no sign of life from rank 1 .*lane [a-z]+ at [a-z]|no answer for 2 s.*rank 1.*lane [a-z]+ at [a-z]'
 }
 mpi_hanging_rank_is_named() {
   expect nonzero timeout 30 "$MPIEXEC" -n 2 "$PROGRAM" --tp 2 "${one_op[@]}" --timeout 2 \
     --inject-fault hang:rank=1:op=1
-  has err 'rank 1'
+  has err 'no answer for 2 s.*no sign of life from rank 1 '
 }
+# Nobody waits for it in time: the others are idle, or there are none.
+only_rank_hangs() {
+  expect nonzero timeout 8 "$@" "${one_op[@]}" --timeout 2 --inject-fault hang:rank=0:op=1
+  [ $? -ne 124 ] || fail "it did not end"
+  has err 'rank 0 .*watchdog: lane [a-z]+ at [a-z-].*: [a-z_]+ #[0-9]+ has not ended for 2 s'
+}
+hanging_only_rank_is_named() { only_rank_hangs "$PROGRAM" --ranks 1; }
+mpi_hanging_only_rank_is_named() { only_rank_hangs "$MPIEXEC" -n 2 "$PROGRAM" --tp 1; }
 
 failing_rank_ends_the_run() {
   expect 1 "$PROGRAM" --ranks 2 --tp 2 "${one_op[@]}" --inject-fault throw:rank=1:op=1

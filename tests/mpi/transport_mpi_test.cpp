@@ -20,14 +20,6 @@ INSTANTIATE_TEST_SUITE_P(Mpi, Conformance, testing::ValuesIn(conformance::checks
 INSTANTIATE_TEST_SUITE_P(CpuMpi, Conformance, testing::ValuesIn(conformance::backend_checks),
                          [](const auto& check) { return std::string{check.param.name}; });
 
-TEST(MpiTransport, RanksOfOneHostAreCounted) {
-  auto& transport = dynamic_cast<MpiTransport&>(mpi_transport());
-  const LocalRank local = transport.local_rank();
-  EXPECT_EQ(local.rank, transport.rank());
-  EXPECT_EQ(local.source, "launcher");
-  EXPECT_EQ(local.warning, "");
-}
-
 TEST(MpiTransport, TooLargeACountNamesTheSize) {
   Transport& transport = mpi_transport();
   if (transport.size() == 1) GTEST_SKIP() << "nothing is sent";

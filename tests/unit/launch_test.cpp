@@ -33,8 +33,7 @@ class LauncherVariables {
   static void clear() {
     for (const char* name :
          {"PMI_SIZE", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_ID",
-          "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "MPI_LOCALRANKID",
-          "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"})
+          "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS"})
       ::unsetenv(name);
   }
 };
@@ -53,14 +52,6 @@ TEST(Launcher, IsNamedWithItsEvidence) {
          "srun (SLURM_NTASKS=8)");
   expect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}, "");
   expect({{"PMIX_RANK", "3"}}, "a PMIx launcher (PMIX_RANK=3)");
-}
-
-TEST(Launcher, TellsTheLocalRank) {
-  {
-    const LauncherVariables set{{{"SLURM_LOCALID", "5"}}};
-    EXPECT_EQ(local_rank_from_launcher(), 5);
-  }
-  EXPECT_EQ(local_rank_from_launcher(), -1);
 }
 
 TEST(Host, KnowsItself) {
