@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <thread>
 
 namespace shardmark {
@@ -79,6 +80,97 @@ TEST(CpuBackend, WhatIsInFlightIsWithdrawnWhenARankFails) {
     cpu.rank.synchronize();
   });
   EXPECT_THAT(text, HasSubstr("deadlock"));
+}
+
+TEST(CpuBackend, ErrorsOfCommunicationNameTheOpOnce) {
+  const auto text = [](bool beside_compute) {
+    return error_of<Error>(2, [&](Transport& transport) {
+      CpuRank cpu{transport};
+      const Buffer x = cpu.integers({transport.rank() + 1, 4}, DType::f32, 0);
+      const Buffer a = cpu.integers({768, 768}, DType::f32, 1);
+      const Buffer c = cpu.integers({768, 768}, DType::f32, 2);
+      const auto scope = cpu.rank.scope("mlp");
+      all_reduce(cpu.rank, x.tensor(), cpu.tp, Lane::tp);
+      if (beside_compute) {
+        const auto inner = cpu.rank.scope("up");
+        for (int i = 0; i < 20; ++i) matmul(cpu.rank, a.tensor(), a.tensor(), c.tensor());
+      }
+      cpu.rank.synchronize();
+    });
+  };
+  EXPECT_THAT(text(false), testing::StartsWith("mlp: all_reduce: rank 1 called"));
+  EXPECT_THAT(text(true), testing::StartsWith("mlp: all_reduce: rank 1 called"));
+}
+
+TEST(CpuBackend, KeepsTheTypeOfAnErrorOfCommunication) {
+  run_threads(1, [](Transport& transport) {
+    struct Broken final : Transport {
+      explicit Broken(Transport& its_real) : Transport{0, 1}, real{its_real} {}
+      [[nodiscard]] std::string_view name() const override { return "broken"; }
+      void connect(const Group&, Lane) override {}
+      void start(const Op&, Lane) override { throw PeerError{"the cable is out"}; }
+      [[nodiscard]] bool test(Lane) override { return true; }
+      [[nodiscard]] const std::vector<Endpoint>& endpoints() const override {
+        return real.endpoints();
+      }
+      [[nodiscard]] std::string find_dead_peer() override { return {}; }
+      [[nodiscard]] std::string give_up() override { return {}; }
+      [[noreturn]] void abort(int code) override { std::_Exit(code); }
+      void start_exchange(std::span<const std::byte>, std::span<std::byte>) override {}
+      [[nodiscard]] bool test_exchange() override { return true; }
+      Transport& real;
+    } broken{transport};
+    CpuRank cpu{broken};
+    const Buffer x = cpu.integers({4}, DType::f32, 0);
+    all_reduce(cpu.rank, x.tensor(), cpu.tp, Lane::tp);
+    EXPECT_THAT([&] { cpu.rank.synchronize(); },
+                testing::ThrowsMessage<PeerError>("-: all_reduce: the cable is out"));
+  });
+}
+
+TEST(CpuBackend, ASecondRankContinuesTheFences) {
+  run_threads(1, [](Transport& transport) {
+    CpuRank cpu{transport};
+    cpu.rank.await(cpu.rank.signal(Lane::tp), Lane::compute);
+    cpu.rank.synchronize();
+    {
+      Rank second{0, cpu.mesh, cpu.backend};
+      const Fence fence = second.signal(Lane::tp);
+      EXPECT_EQ(fence.id, 2U);
+      second.await(fence, Lane::compute);
+      second.synchronize();
+    }
+    // The first one's numbers are used up.
+    EXPECT_THAT([&] { (void)cpu.rank.signal(Lane::tp); },
+                testing::ThrowsMessage<Error>(HasSubstr("fence 2 is below 3")));
+  });
+}
+
+using CpuBackendDeathTest = testing::Test;
+TEST(CpuBackendDeathTest, ARankThatHangsAloneIsNamed) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(run_threads(1,
+                          [](Transport& transport) {
+                            CpuRank cpu{transport};
+                            transport.set_wait_policy({.yield = true, .timeout_s = 0.2});
+                            const Buffer x = cpu.integers({4}, DType::f32, 0);
+                            const auto scope = cpu.rank.scope("mlp");
+                            fill(cpu.rank, x.tensor(), 1.0F);
+                            for (;;) std::this_thread::sleep_for(std::chrono::hours{1});
+                          }),
+              testing::ExitedWithCode(1),
+              "rank 0 .*: watchdog: lane compute at mlp: fill #0 has not ended for 0.2 s");
+}
+
+TEST(CpuBackend, ARankAtRestMayTakeItsTime) {
+  run_threads(1, [](Transport& transport) {
+    CpuRank cpu{transport};
+    transport.set_wait_policy({.yield = true, .timeout_s = 0.1});
+    const Buffer x = cpu.integers({4}, DType::f32, 0);
+    fill(cpu.rank, x.tensor(), 1.0F);
+    cpu.rank.synchronize();
+    std::this_thread::sleep_for(std::chrono::milliseconds{1300});
+  });
 }
 
 }  // namespace
