@@ -78,6 +78,7 @@ class Runner::Measurement {
   Outcome measure() {
     prepare();
     check();
+    probe();
     build();
     warm_up();
     sample();
@@ -134,6 +135,14 @@ class Runner::Measurement {
       mine = check_against_serial(rank, layer, serial, options_.seed);
     }
     merge_checks(mine);
+  }
+
+  /// Before the block is built, so that the probe's buffers do not add to its memory.
+  void probe() {
+    if (!active_) return;
+    CpuBackend cpu{transport_, runner_.arena_, runner_.kernels_};
+    Rank rank{transport_.rank(), mesh(), cpu};
+    machine_ = probe_machine(rank);
   }
 
   void merge_checks(CheckResult mine) {
@@ -247,7 +256,6 @@ class Runner::Measurement {
     result().time = summarize(samples_us);
     result().peak = peak.result();
     count_work();
-    if (active_) machine_ = probe_machine(session_->rank());
   }
 
   /// What one iteration moves and computes, as the backend and the transport counted it.
