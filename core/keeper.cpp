@@ -16,6 +16,18 @@
 namespace shardmark {
 namespace {
 
+/// Ends this process. A process' files close before its parent can collect its exit code, and Hydra
+/// forgets the code when it sees the output closed first: so when the code matters, a child keeps
+/// the output open until the code can be collected.
+[[noreturn]] void end(int exit_code) {
+  const pid_t keeper = ::getpid();
+  if (exit_code != 0 && ::fork() == 0) {
+    while (::getppid() == keeper) ::usleep(1000);
+    ::usleep(20'000);
+  }
+  ::_exit(exit_code);
+}
+
 /// Waits for the rank and ends this process; skips everything that belongs to the program.
 [[noreturn]] void keep(pid_t rank, int marker) {
   ::prctl(PR_SET_NAME, "shardmark-keep");
@@ -24,13 +36,13 @@ namespace {
     std::signal(signal, SIG_IGN);
   int status = 0;
   while (::waitpid(rank, &status, 0) < 0 && errno == EINTR) continue;
-  if (WIFSIGNALED(status)) ::_exit(128 + WTERMSIG(status));
+  if (WIFSIGNALED(status)) end(128 + WTERMSIG(status));
   char done = 0;
-  if (WEXITSTATUS(status) != 0 || ::read(marker, &done, 1) == 1) ::_exit(WEXITSTATUS(status));
+  if (WEXITSTATUS(status) != 0 || ::read(marker, &done, 1) == 1) end(WEXITSTATUS(status));
   const std::string text =
       message("shardmark: pid ", rank, " ended with exit code 0 before its work was done\n");
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-  ::_exit(1);
+  end(1);
 }
 
 }  // namespace
