@@ -1,5 +1,7 @@
 #include "core/ops.hpp"
 
+#include <algorithm>
+
 namespace shardmark {
 namespace {
 
@@ -43,9 +45,31 @@ Touches touched_by(const CrossEntropyLoss& o) { return {{o.maximum, o.partials},
 Touches touched_by(const CrossEntropyBackward& o) {
   return {{o.logits, o.targets, o.maximum, o.partials}, {o.dlogits}};
 }
-Touches touched_by(const AllReduce& o) { return {{o.x}, {o.x}}; }
+Touches touched_by(const Combine& o) { return {{o.x, o.y}, {o.y}}; }
+Touches touched_by(const Divide& o) { return {{o.x}, {o.x}}; }
+Touches touched_by(const AllReduce& o) { return {{o.x}, {o.y ? o.y : o.x}}; }
 Touches touched_by(const AllGather& o) { return {{o.x}, {o.y}}; }
 Touches touched_by(const ReduceScatter& o) { return {{o.x}, {o.y}}; }
+Touches touched_by(const AllToAll& o) { return {{o.x}, {o.y}}; }
+Touches touched_by(const AllToAllV& o) { return {{o.x}, {o.y}}; }
+Touches touched_by(const Broadcast& o) {
+  if (o.group.position == o.root) return {{o.x}, {o.y}};
+  return {{}, {o.y}};
+}
+Touches touched_by(const Reduce& o) {
+  if (o.group.position == o.root) return {{o.x}, {o.y}};
+  return {{o.x}, {}};
+}
+Touches touched_by(const Gather& o) {
+  if (o.group.position == o.root) return {{o.x}, {o.y}};
+  return {{o.x}, {}};
+}
+Touches touched_by(const Scatter& o) {
+  if (o.group.position == o.root) return {{o.x}, {o.y}};
+  return {{}, {o.y}};
+}
+Touches touched_by(const SendRecv& o) { return {{o.x}, {o.y}}; }
+Touches touched_by(const Barrier&) { return {}; }
 Touches touched_by(const Signal&) { return {}; }
 Touches touched_by(const Await&) { return {}; }
 
@@ -62,10 +86,11 @@ double attention_flops(const AttentionShape& shape) {
 
 // One overload per op that has any.
 using WithoutFlops =
-    std::variant<Add, AddBias, SumRows, Copy, Fill, Gelu, GeluBackward, SwiGlu, SwiGluBackward,
-                 Norm, NormBackward, Rope, Embedding, EmbeddingBackward, RowMax, CrossEntropySum,
-                 CrossEntropyLoss, CrossEntropyBackward, AllReduce, AllGather, ReduceScatter,
-                 Signal, Await>;
+    std::variant<Add, AddBias, SumRows, Copy, Fill, Combine, Divide, Gelu, GeluBackward, SwiGlu,
+                 SwiGluBackward, Norm, NormBackward, Rope, Embedding, EmbeddingBackward, RowMax,
+                 CrossEntropySum, CrossEntropyLoss, CrossEntropyBackward, AllReduce, AllGather,
+                 ReduceScatter, AllToAll, AllToAllV, Broadcast, Reduce, Gather, Scatter, SendRecv,
+                 Barrier, Signal, Await>;
 double flops_in(const AlternativeOf<WithoutFlops> auto&) { return 0; }
 double flops_in(const Matmul& o) {
   const std::int64_t k = o.transpose_a ? o.a.rows() : o.a.cols();
@@ -73,6 +98,20 @@ double flops_in(const Matmul& o) {
 }
 double flops_in(const Attention& o) { return attention_flops(o.shape); }
 double flops_in(const AttentionBackward& o) { return 2.5 * attention_flops(o.shape); }
+
+/// What a member sends to others, or receives from them if that is more.
+double heavier_direction(const AllToAllV& o) {
+  const auto n = static_cast<std::size_t>(o.group.size);
+  const auto me = static_cast<std::size_t>(o.group.position);
+  std::int64_t sent = 0;
+  std::int64_t received = 0;
+  for (std::size_t peer = 0; peer < n; ++peer) {
+    if (peer == me) continue;
+    sent += o.counts[me * n + peer];
+    received += o.counts[peer * n + me];
+  }
+  return as_double(std::max(sent, received) * size_of(o.x.dtype));
+}
 
 }  // namespace
 
@@ -84,34 +123,49 @@ OpKind kind_of(const Op& op) {
 }
 
 std::string_view name_of(const Op& op) {
-  static constexpr std::array<std::string_view, 26> names{"matmul",
-                                                          "add",
-                                                          "add_bias",
-                                                          "sum_rows",
-                                                          "copy",
-                                                          "fill",
-                                                          "gelu",
-                                                          "gelu_bwd",
-                                                          "swiglu",
-                                                          "swiglu_bwd",
-                                                          "norm",
-                                                          "norm_bwd",
-                                                          "attention",
-                                                          "attention_bwd",
-                                                          "rope",
-                                                          "embedding",
-                                                          "embedding_bwd",
-                                                          "row_max",
-                                                          "cross_entropy_sum",
-                                                          "cross_entropy_loss",
-                                                          "cross_entropy_bwd",
-                                                          "all_reduce",
-                                                          "all_gather",
-                                                          "reduce_scatter",
-                                                          "signal",
-                                                          "await"};
-  static_assert(names.size() == std::variant_size_v<Op>);
+  static constexpr std::array<std::string_view, std::variant_size_v<Op>> names{"matmul",
+                                                                               "add",
+                                                                               "add_bias",
+                                                                               "sum_rows",
+                                                                               "copy",
+                                                                               "fill",
+                                                                               "combine",
+                                                                               "divide",
+                                                                               "gelu",
+                                                                               "gelu_bwd",
+                                                                               "swiglu",
+                                                                               "swiglu_bwd",
+                                                                               "norm",
+                                                                               "norm_bwd",
+                                                                               "attention",
+                                                                               "attention_bwd",
+                                                                               "rope",
+                                                                               "embedding",
+                                                                               "embedding_bwd",
+                                                                               "row_max",
+                                                                               "cross_entropy_sum",
+                                                                               "cross_entropy_loss",
+                                                                               "cross_entropy_bwd",
+                                                                               "all_reduce",
+                                                                               "all_gather",
+                                                                               "reduce_scatter",
+                                                                               "all_to_all",
+                                                                               "all_to_all_v",
+                                                                               "broadcast",
+                                                                               "reduce",
+                                                                               "gather",
+                                                                               "scatter",
+                                                                               "send_recv",
+                                                                               "barrier",
+                                                                               "signal",
+                                                                               "await"};
+  static_assert(!names.back().empty());
   return names[op.index()];
+}
+
+std::string_view name_of(Reduction reduction) {
+  static constexpr std::array<std::string_view, 5> names{"sum", "prod", "max", "min", "avg"};
+  return names[static_cast<std::size_t>(reduction)];
 }
 
 double flops_of(const Op& op) {
@@ -122,11 +176,25 @@ double bytes_wire_of(const Op& op) {
   const auto others = [](const Group& group) {
     return as_double(group.size - 1) / as_double(group.size);
   };
+  const auto crosses = [](const Group& group) { return group.size > 1 ? 1.0 : 0.0; };
+  const auto total = [](const Group& group, const Tensor& block) {
+    return as_double(group.size * block.bytes());
+  };
   return std::visit(
       overloaded{
           [&](const AllReduce& o) { return 2 * others(o.group) * as_double(o.x.bytes()); },
           [&](const AllGather& o) { return others(o.group) * as_double(o.y.bytes()); },
           [&](const ReduceScatter& o) { return others(o.group) * as_double(o.x.bytes()); },
+          [&](const AllToAll& o) { return others(o.group) * as_double(o.x.bytes()); },
+          [&](const AllToAllV& o) { return heavier_direction(o); },
+          [&](const Broadcast& o) { return crosses(o.group) * as_double(o.y.bytes()); },
+          [&](const Reduce& o) { return crosses(o.group) * as_double(o.x.bytes()); },
+          [&](const Gather& o) { return others(o.group) * total(o.group, o.x); },
+          [&](const Scatter& o) { return others(o.group) * total(o.group, o.y); },
+          [&](const SendRecv& o) {
+            return as_double(std::max(o.to < 0 ? 0 : o.x.bytes(), o.from < 0 ? 0 : o.y.bytes()));
+          },
+          [](const Barrier&) { return 0.0; },
           [](const Local auto&) { return 0.0; },
       },
       op);

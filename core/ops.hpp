@@ -13,6 +13,7 @@
 #include "core/types.hpp"
 
 #include <array>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <variant>
@@ -51,6 +52,22 @@ struct Copy {
 struct Fill {
   Tensor x;
   float value{0.0F};
+};
+/// How contributions are combined. `avg` is the sum divided by the number of members, rounded
+/// towards zero for integers.
+enum class Reduction : std::uint8_t { sum, prod, max, min, avg };
+[[nodiscard]] std::string_view name_of(Reduction reduction);
+
+/// y = y (reduction) x elementwise, for any dtype; `avg` adds like `sum`. A step of a reduction
+/// whose members come one by one.
+struct Combine {
+  Tensor x, y;
+  Reduction reduction{Reduction::sum};
+};
+/// x = x / divisor, rounded towards zero for integers: the end of an `avg`.
+struct Divide {
+  Tensor x;
+  int divisor{1};
 };
 
 // ---------------------------------------------------------------------------- elementwise, norm
@@ -154,21 +171,79 @@ struct CrossEntropyBackward {
 
 // ------------------------------------------------------------------- communication and ordering
 
-enum class Reduction : std::uint8_t { sum, max };
-/// In place over the group; every member ends with the same bits.
+/// y (x itself where y is absent) = the reduction of all members' x; every member ends with the
+/// same bits.
 struct AllReduce {
   Tensor x;
   Group group;
   Reduction reduction{Reduction::sum};
+  Tensor y{};
 };
-/// y (group.size times x, contiguous) = the members' x one after another.
+/// y (group.size times x, contiguous) = the members' x one after another. In place: x is the
+/// member's own block of y.
 struct AllGather {
   Tensor x, y;
   Group group;
 };
-/// y = this member's block of the sum of all members' x (x is group.size times y, contiguous).
+/// y = this member's block of the reduction of all members' x (x is group.size times y,
+/// contiguous). In place: y is the member's own block of x, whose other blocks are then undefined.
 struct ReduceScatter {
   Tensor x, y;
+  Group group;
+  Reduction reduction{Reduction::sum};
+};
+/// Block i of y = block `group.position` of member i's x; x and y have group.size equal blocks and
+/// do not overlap.
+struct AllToAll {
+  Tensor x, y;
+  Group group;
+};
+/// The same with blocks of any length, also none: member i has counts[i * group.size + j] elements
+/// for member j. x holds a member's blocks for members 0, 1, ... without gaps, y those from them.
+/// `counts` is equal on all members and stays where it is until the op is done.
+struct AllToAllV {
+  Tensor x, y;
+  Group group;
+  std::span<const std::int64_t> counts;
+};
+/// y = the root's x on every member; x is looked at on the root only. In place: y is x.
+struct Broadcast {
+  Tensor x, y;
+  Group group;
+  int root{0};  ///< a member
+};
+/// The root's y = the reduction of all members' x; y is looked at on the root only. In place: y is
+/// x.
+struct Reduce {
+  Tensor x, y;
+  Group group;
+  int root{0};
+  Reduction reduction{Reduction::sum};
+};
+/// The root's y (group.size times x) = the members' x one after another. In place: the root's x is
+/// its own block of y.
+struct Gather {
+  Tensor x, y;
+  Group group;
+  int root{0};
+};
+/// y = this member's block of the root's x (group.size times y). In place: the root's y is its own
+/// block of x.
+struct Scatter {
+  Tensor x, y;
+  Group group;
+  int root{0};
+};
+/// Sends x to one member and receives y from one, both at once; -1 for neither. Messages between
+/// two members on one lane arrive in the order in which they were sent. May wait for the peer to
+/// come (rendezvous): a cycle of members that first send and then receive is a deadlock.
+struct SendRecv {
+  Tensor x, y;
+  Group group;
+  int to{-1}, from{-1};
+};
+/// Complete once all members have come.
+struct Barrier {
   Group group;
 };
 
@@ -185,11 +260,12 @@ struct Await {
   Fence fence;
 };
 
-using ComputeOp = std::variant<Matmul, Add, AddBias, SumRows, Copy, Fill, Gelu, GeluBackward,
-                               SwiGlu, SwiGluBackward, Norm, NormBackward, Attention,
+using ComputeOp = std::variant<Matmul, Add, AddBias, SumRows, Copy, Fill, Combine, Divide, Gelu,
+                               GeluBackward, SwiGlu, SwiGluBackward, Norm, NormBackward, Attention,
                                AttentionBackward, Rope, Embedding, EmbeddingBackward, RowMax,
                                CrossEntropySum, CrossEntropyLoss, CrossEntropyBackward>;
-using CommunicationOp = std::variant<AllReduce, AllGather, ReduceScatter>;
+using CommunicationOp = std::variant<AllReduce, AllGather, ReduceScatter, AllToAll, AllToAllV,
+                                     Broadcast, Reduce, Gather, Scatter, SendRecv, Barrier>;
 using OrderingOp = std::variant<Signal, Await>;
 
 template <class... A, class... B, class... C>
@@ -228,8 +304,9 @@ enum class OpKind : std::uint8_t { compute, communication, ordering };
 /// The one accounting of work. `flops` counts what the op executes (a causal attention counts only
 /// unmasked pairs; its backward 2.5 times the forward because probabilities are recomputed; softmax
 /// and other elementwise work count 0, as in METRICS convention for model FLOPs). `bytes_memory` is
-/// each operand once. `bytes_wire` is what crosses this rank's link under a ring algorithm:
-/// all-reduce 2(n-1)/n x S, all-gather and reduce-scatter (n-1)/n x the total.
+/// each operand once. `bytes_wire` is what crosses this rank's link: what it sends, or receives
+/// if that is more. For ops without a fixed algorithm it is the ring's: all-reduce 2(n-1)/n x S,
+/// all-gather, reduce-scatter and all-to-all (n-1)/n x the total, broadcast and reduce S.
 struct Work {
   double flops{0}, bytes_memory{0}, bytes_wire{0};
 };

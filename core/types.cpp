@@ -5,7 +5,8 @@
 namespace shardmark {
 
 std::string_view name_of(DType dtype) {
-  static constexpr std::array<std::string_view, 3> names{"f32", "bf16", "i32"};
+  static constexpr std::array<std::string_view, num_dtypes> names{"f32", "bf16", "i32",
+                                                                  "f64", "f16",  "i8"};
   return names[static_cast<std::size_t>(dtype)];
 }
 

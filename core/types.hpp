@@ -10,11 +10,16 @@
 namespace shardmark {
 
 /// Element types. Matmuls of bf16 accumulate in f32; weight gradients, norm statistics and losses
-/// are always f32; i32 holds token ids.
-enum class DType : std::uint8_t { f32, bf16, i32 };
+/// are always f32; i32 holds token ids. Layers compute in f32 and bf16; collectives move all of
+/// them, and reduce f16 and bf16 in f32.
+enum class DType : std::uint8_t { f32, bf16, i32, f64, f16, i8 };
+inline constexpr std::size_t num_dtypes = 6;
 
 /// Bytes per element.
-[[nodiscard]] constexpr std::int64_t size_of(DType dtype) { return dtype == DType::bf16 ? 2 : 4; }
+[[nodiscard]] constexpr std::int64_t size_of(DType dtype) {
+  constexpr std::array<std::int64_t, num_dtypes> sizes{4, 2, 4, 8, 2, 1};
+  return sizes[static_cast<std::size_t>(dtype)];
+}
 [[nodiscard]] std::string_view name_of(DType dtype);
 
 /// Axes of the device mesh, outermost first; tp is innermost so that its ranks are neighbours.
