@@ -13,23 +13,6 @@ namespace {
 constexpr int help_column = 30;
 constexpr std::size_t help_width = 68;
 
-constexpr const char* description =
-    "shardmark-tp: time tensor-parallel transformer layers and say where the time goes.\n"
-    "Options that take N,... or NAME,... sweep: every combination is one row of the result.\n"
-    "In sizes k is 1024 and m is 1024 x 1024.";
-
-constexpr const char* examples =
-    "Examples:\n"
-    "  shardmark-tp --ranks 2\n"
-    "      a block at tp 1 and 2 on two threads of this process\n"
-    "  mpirun -n 2 shardmark-tp --tp 1,2 --hidden 1k,2k --sequence-parallel off,on --out run\n"
-    "      a sweep on two MPI ranks; table on stdout, files in run/\n"
-    "  mpirun -n 2 shardmark-tp --model llama3-8b --seq 256 --tp 1,2\n"
-    "      one block with the shape of a public model\n"
-    "  shardmark-tp --dry-run --model llama3-70b --tp 1,2,4,8 --seq 8k\n"
-    "      operations, FLOPs, bytes and memory of each rank; nothing is executed\n"
-    "Exit code: 0 done, 1 a row failed or an error, 2 bad input, 128 + signal interrupted.";
-
 /// Breaks at spaces so that no line is longer than `width`.
 std::string wrap(const std::string& text, std::size_t width) {
   std::string wrapped;
@@ -59,27 +42,39 @@ class HelpFormatter final : public CLI::Formatter {
 
 }  // namespace
 
-CommandLine::CommandLine() : app_{std::make_unique<CLI::App>(description, "shardmark-tp")} {
+CommandLine::CommandLine(const Program& program)
+    : app_{std::make_unique<CLI::App>(program.description, program.name)} {
   app_->formatter(std::make_shared<HelpFormatter>());
   app_->set_help_flag();
-  app_->footer(examples);
+  app_->footer(program.examples);
 }
 CommandLine::~CommandLine() = default;
 
-void CommandLine::add(const std::string& name, const Help& help, Handler handler) {
+void CommandLine::add(const std::string& names, const Help& help, Handler handler) {
+  const std::size_t comma = names.find(',');
+  if (comma != std::string::npos) names_.push_back(names.substr(0, comma));
+  const std::string name = comma == std::string::npos ? names : names.substr(comma + 1);
   names_.push_back(name);
   const bool flag = help.type.empty();
   std::string about = help.about;
   if (!help.fallback.empty()) about += message(" [default: ", help.fallback, ']');
   about = wrap(about, help_width);
-  about += message("\nexample: ", name, flag ? "" : " ", help.example);
+  about += message("\nexample: ", names.substr(0, comma), flag ? "" : " ", help.example);
   CLI::Option* option =
       flag ? app_->add_flag_callback(
-                 name, [name, handler] { handler(name, ""); }, about)
+                 names, [name, handler] { handler(name, ""); }, about)
            : app_->add_option_function<std::string>(
-                 name, [name, handler](const std::string& text) { handler(name, text); }, about);
+                 names, [name, handler](const std::string& text) { handler(name, text); }, about);
   if (!flag) option->type_name(help.type);
   option->group(group_);
+}
+
+void CommandLine::add_positional(const std::string& name, const std::string& about,
+                                 Handler handler) {
+  app_->add_option_function<std::string>(
+          name, [name, handler](const std::string& text) { handler(name, text); },
+          wrap(about, help_width))
+      ->type_name(" ");
 }
 
 void CommandLine::add_print(const std::string& name, const std::string& about,
@@ -122,7 +117,7 @@ void CommandLine::fail_repeated(const std::vector<std::string>& arguments) const
 void CommandLine::fail_unknown(const std::string& argument) const {
   if (!argument.starts_with('-'))
     throw InputError{message("unexpected argument '", argument,
-                             "'; lists are written without spaces, for example --tp 1,2,4")};
+                             "'; lists are written without spaces, for example 1,2,4")};
   const std::vector<std::string_view> names{names_.begin(), names_.end()};
   const std::string option = argument.substr(0, argument.find('='));
   throw InputError{message("unknown option ", option, did_you_mean(option, names),

@@ -17,7 +17,11 @@ namespace shardmark::bench {
 /// The command line of a program: options with help, unit, default and example, in groups.
 class CommandLine {
  public:
-  CommandLine();
+  /// What --help says around the options.
+  struct Program {
+    std::string name, description, examples;
+  };
+  explicit CommandLine(const Program& program);
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
   ~CommandLine();
@@ -32,7 +36,10 @@ class CommandLine {
   };
   /// Starts a group; the options that follow belong to it.
   void group(std::string name) { group_ = std::move(name); }
+  /// `name` is "--iters" or "-n,--iters"; the handler is told the long one.
   void add(const std::string& name, const Help& help, Handler handler);
+  /// An argument without a name; `about` is its help.
+  void add_positional(const std::string& name, const std::string& about, Handler handler);
   /// A flag that makes the program print `text()` instead of running.
   void add_print(const std::string& name, const std::string& about,
                  std::function<std::string()> text);
@@ -51,6 +58,8 @@ class CommandLine {
   std::vector<std::string> names_;
 };
 
+/// The texts of shardmark-tp.
+[[nodiscard]] CommandLine::Program layers_program();
 // The options of shardmark-tp, by group. `options` must outlive the parse.
 void add_shape_options(CommandLine& line, Options& options);
 void add_parallel_options(CommandLine& line, Options& options);

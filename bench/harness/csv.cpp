@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -59,6 +60,21 @@ std::string read_file(const std::string& path) {
   std::ifstream file{path, std::ios::binary};
   if (!file) throw InputError{message("cannot read ", path, ": ", std::strerror(errno))};
   return {std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
+}
+
+void prepare_folder(const std::string& folder, bool resume, const std::vector<std::string>& files) {
+  namespace fs = std::filesystem;
+  std::error_code problem;
+  fs::create_directories(folder, problem);
+  if (!problem && ::access(folder.c_str(), W_OK | X_OK) != 0)
+    problem = {errno, std::generic_category()};
+  if (problem)
+    throw InputError{message("cannot write to ", folder, ": ", problem.message(),
+                             "; give --out a folder that can be written")};
+  if (resume) return;
+  for (const std::string& name : files)
+    if (const std::string path = folder + '/' + name; fs::exists(path))
+      fs::rename(path, path + ".old");
 }
 
 CsvFile::CsvFile(std::string path, const std::vector<std::string>& header, bool resume)

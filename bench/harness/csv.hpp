@@ -12,6 +12,10 @@ namespace shardmark::bench {
 /// The contents of a file. Throws InputError if it cannot be read.
 [[nodiscard]] std::string read_file(const std::string& path);
 
+/// Makes the folder of a run; `files` of an earlier run get the suffix .old unless it is resumed.
+/// Throws InputError when nothing can be written there.
+void prepare_folder(const std::string& folder, bool resume, const std::vector<std::string>& files);
+
 /// A file that grows by whole rows: each is on the disk when `append` returns.
 class CsvFile {
  public:

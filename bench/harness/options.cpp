@@ -2,7 +2,6 @@
 
 #include "bench/harness/command_line.hpp"
 #include "core/error.hpp"
-#include "core/host.hpp"
 #include "layers/presets.hpp"
 
 #include <algorithm>
@@ -10,14 +9,30 @@
 namespace shardmark::bench {
 namespace {
 
-/// Threads of one process beyond this many only wait for each other; --ranks asks for more.
-constexpr int most_default_ranks = 8;
+constexpr const char* description =
+    "shardmark-tp: time tensor-parallel transformer layers and say where the time goes.\n"
+    "Options that take N,... or NAME,... sweep: every combination is one row of the result.\n"
+    "In sizes k is 1024 and m is 1024 x 1024.";
+
+constexpr const char* examples =
+    "Examples:\n"
+    "  shardmark-tp --ranks 2\n"
+    "      a block at tp 1 and 2 on two threads of this process\n"
+    "  mpirun -n 2 shardmark-tp --tp 1,2 --hidden 1k,2k --sequence-parallel off,on --out run\n"
+    "      a sweep on two MPI ranks; table on stdout, files in run/\n"
+    "  mpirun -n 2 shardmark-tp --model llama3-8b --seq 256 --tp 1,2\n"
+    "      one block with the shape of a public model\n"
+    "  shardmark-tp --dry-run --model llama3-70b --tp 1,2,4,8 --seq 8k\n"
+    "      operations, FLOPs, bytes and memory of each rank; nothing is executed\n"
+    "Exit code: 0 done, 1 a row failed or an error, 2 bad input, 128 + signal interrupted.";
 
 }  // namespace
 
+CommandLine::Program layers_program() { return {"shardmark-tp", description, examples}; }
+
 Options parse_options(const std::vector<std::string>& arguments) {
   Options options;
-  CommandLine line;
+  CommandLine line{layers_program()};
   add_shape_options(line, options);
   add_parallel_options(line, options);
   add_measurement_options(line, options);
@@ -44,32 +59,9 @@ std::vector<int> tp_degrees(const Options& options, int world_size) {
   return degrees;
 }
 
-LaunchPlan plan_launch(const Options& options, const std::string& launcher, bool have_mpi) {
-  const bool launched = !launcher.empty();
-  if (launched && options.transport == TransportKind::threads)
-    throw InputError{message("--transport threads under ", launcher,
-                             " would run independent copies of the program; leave out --transport "
-                             "threads, or start without the launcher and use --ranks N")};
-  if (launched && !have_mpi)
-    throw InputError{message("started by ", launcher,
-                             ", but this program was built without MPI, so every process would "
-                             "measure alone; rebuild with MPI (Debian: libmpich-dev), or start "
-                             "without the launcher and use --transport threads --ranks N")};
-  if (launched || options.transport == TransportKind::mpi) {
-    if (!have_mpi)
-      throw InputError{
-          "--transport mpi: this program was built without MPI; rebuild with MPI "
-          "(Debian: libmpich-dev) or use --transport threads"};
-    if (options.ranks)
-      throw InputError{message("--ranks ", *options.ranks,
-                               " is for --transport threads; with mpi the launcher decides: mpirun "
-                               "-n ",
-                               *options.ranks, " shardmark-tp ...")};
-    return {TransportKind::mpi, 1};
-  }
-  if (options.ranks) return {TransportKind::threads, *options.ranks};
-  if (!options.tp.empty()) return {TransportKind::threads, *std::ranges::max_element(options.tp)};
-  return {TransportKind::threads, std::min(cores_available(), most_default_ranks)};
+LaunchRequest launch_request(const Options& options) {
+  const int ranks = options.tp.empty() ? default_ranks() : *std::ranges::max_element(options.tp);
+  return {"shardmark-tp", options.transport, options.ranks, ranks};
 }
 
 }  // namespace shardmark::bench

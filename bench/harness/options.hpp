@@ -1,5 +1,6 @@
 #pragma once
 
+#include "bench/harness/launch.hpp"
 #include "bench/harness/measure.hpp"
 #include "layers/recording.hpp"
 
@@ -8,8 +9,6 @@
 #include <vector>
 
 namespace shardmark::bench {
-
-enum class TransportKind : std::uint8_t { threads, mpi };
 
 /// Everything the command line says. Lists are axes of the sweep; an empty list or optional means
 /// that the option was not given, so the model's value or the default holds.
@@ -53,13 +52,7 @@ struct Options {
 /// The degrees of `--tp`, ascending; when it was not given: 1, 2, 4, ... and `world_size`.
 [[nodiscard]] std::vector<int> tp_degrees(const Options& options, int world_size);
 
-/// Which transport to use and how many ranks to start with `threads`. `launcher` is what
-/// detect_launcher says. Throws InputError when the options contradict it or MPI is not built in.
-struct LaunchPlan {
-  TransportKind transport{TransportKind::threads};
-  int ranks{1};
-};
-[[nodiscard]] LaunchPlan plan_launch(const Options& options, const std::string& launcher,
-                                     bool have_mpi);
+/// How the options want the program to be started.
+[[nodiscard]] LaunchRequest launch_request(const Options& options);
 
 }  // namespace shardmark::bench

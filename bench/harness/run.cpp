@@ -17,7 +17,6 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -29,22 +28,6 @@ namespace {
 constexpr double usable_memory = 0.9;
 
 using Sinks = std::vector<std::unique_ptr<ResultSink>>;
-
-/// Makes the folder; files of an earlier run get the suffix .old unless it is resumed.
-void prepare_folder(const std::string& folder, bool resume) {
-  namespace fs = std::filesystem;
-  std::error_code problem;
-  fs::create_directories(folder, problem);
-  if (!problem && ::access(folder.c_str(), W_OK | X_OK) != 0)
-    problem = {errno, std::generic_category()};
-  if (problem)
-    throw InputError{message("cannot write to ", folder, ": ", problem.message(),
-                             "; give --out a folder that can be written")};
-  if (resume) return;
-  for (const char* name : {"run.json", "results.csv", "kernels.csv", "trace.json", "trace.json.gz"})
-    if (const std::string path = folder + '/' + name; fs::exists(path))
-      fs::rename(path, path + ".old");
-}
 
 /// Rank 0: everything that keeps or shows rows. run.json comes last, so that its completion marker
 /// is written after everything else.
@@ -185,7 +168,10 @@ int run(const Options& options, const std::vector<std::string>& command_line,
   set_waiting(transport, options);
   const RunIdentity identity{make_run_id(), "cpu", std::string{transport.name()}};
   if (!options.out.empty())
-    on_rank_0(transport, [&] { prepare_folder(options.out, options.resume); });
+    on_rank_0(transport, [&] {
+      prepare_folder(options.out, options.resume,
+                     {"run.json", "results.csv", "kernels.csv", "trace.json", "trace.json.gz"});
+    });
   settle(sweep, options, identity, transport);
   Sinks sinks;
   if (options.dump.empty())

@@ -141,13 +141,20 @@ std::string make_run_id() { return utc_time("%Y%m%dT%H%M%SZ-") + std::to_string(
 
 Json provenance(const std::vector<std::string>& command_line, const Options& options,
                 const RunIdentity& run, const Transport& transport) {
+  return provenance_of("shardmark-tp", schema_version, command_line, measurement(options), run,
+                       transport);
+}
+
+Json provenance_of(const std::string& program, int version,
+                   const std::vector<std::string>& command_line, Json how_measured,
+                   const RunIdentity& run, const Transport& transport) {
   const BuildInfo& build = build_info();
   Json ranks = Json::array();
   for (const Endpoint& at : transport.endpoints())
     ranks.push_back({{"rank", at.rank}, {"host", at.host}, {"pid", at.pid}});
   return {
-      {"program", "shardmark-tp"},
-      {"schema_version", schema_version},
+      {"program", program},
+      {"schema_version", version},
       {"run_id", run.run_id},
       {"complete", false},
       {"command_line", command_line},
@@ -164,13 +171,13 @@ Json provenance(const std::vector<std::string>& command_line, const Options& opt
       {"world_size", transport.size()},
       {"oversubscribed", transport.wait_policy().yield},
       {"ranks", ranks},
-      {"measurement", measurement(options)},
+      {"measurement", std::move(how_measured)},
       {"environment", relevant_environment()},
       {"memory_baseline_bytes", memory_resident_bytes()},
   };
 }
 
-RunJson::RunJson(const std::string& folder, const Json& provenance, bool resume)
+RunRecord::RunRecord(const std::string& folder, const Json& provenance, bool resume)
     : path_{folder + "/run.json"}, content_{std::make_unique<Json>(provenance)} {
   if (resume && std::filesystem::exists(path_)) {
     Json before = Json::parse(read_file(path_), nullptr, false);
@@ -179,22 +186,27 @@ RunJson::RunJson(const std::string& folder, const Json& provenance, bool resume)
   write();
 }
 
-RunJson::~RunJson() = default;
+RunRecord::~RunRecord() = default;
 
-void RunJson::add(const Outcome& row) { results_.push_back(row.result); }
-
-void RunJson::finish(bool complete) {
+void RunRecord::finish(const Json& rows, const Json& summary, bool complete) {
   (*content_)["end_time"] = utc_time("%Y-%m-%dT%H:%M:%SZ");
   (*content_)["memory_peak_bytes"] = memory_peak_resident_bytes();
-  (*content_)["rows"] = {{"ok", count(results_, Status::ok)},
-                         {"skipped", count(results_, Status::skipped)},
-                         {"failed", count(results_, Status::failed)}};
-  (*content_)["summary"] = to_json(summarize(results_));
+  (*content_)["rows"] = rows;
+  (*content_)["summary"] = summary;
   (*content_)["complete"] = complete;
   write();
 }
 
-void RunJson::write() const {
+void RunJson::add(const Outcome& row) { results_.push_back(row.result); }
+
+void RunJson::finish(bool complete) {
+  record_.finish({{"ok", count(results_, Status::ok)},
+                  {"skipped", count(results_, Status::skipped)},
+                  {"failed", count(results_, Status::failed)}},
+                 to_json(summarize(results_)), complete);
+}
+
+void RunRecord::write() const {
   const std::string temporary = path_ + ".part";
   {
     std::ofstream file{temporary};

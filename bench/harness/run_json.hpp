@@ -7,6 +7,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,22 +19,43 @@ namespace shardmark::bench {
                                                 const Options& options, const RunIdentity& run,
                                                 const Transport& transport);
 
-/// run.json: provenance, and at the end the summary of the rows. Written at once with `complete:
-/// false`; a `true` says that all rows of the sweep are in results.csv. Replaced as a whole each
-/// time.
-class RunJson final : public ResultSink {
+/// The same for any program: its name, the version of its results.csv, and how it measures.
+[[nodiscard]] nlohmann::ordered_json provenance_of(const std::string& program, int version,
+                                                   const std::vector<std::string>& command_line,
+                                                   nlohmann::ordered_json measurement,
+                                                   const RunIdentity& run,
+                                                   const Transport& transport);
+
+/// run.json as a file: written at once with `complete: false`, replaced as a whole each time.
+class RunRecord {
  public:
   /// A resumed run keeps the earlier one's under "resumed_from".
-  RunJson(const std::string& folder, const nlohmann::ordered_json& provenance, bool resume);
-  ~RunJson() override;
-  void add(const Outcome& row) override;
-  void finish(bool complete) override;
+  RunRecord(const std::string& folder, const nlohmann::ordered_json& provenance, bool resume);
+  RunRecord(const RunRecord&) = delete;
+  RunRecord& operator=(const RunRecord&) = delete;
+  ~RunRecord();
+  /// Adds the end: counts of rows, the summary, and whether all rows of the sweep are there.
+  void finish(const nlohmann::ordered_json& rows, const nlohmann::ordered_json& summary,
+              bool complete);
 
  private:
   void write() const;
 
   std::string path_;
   std::unique_ptr<nlohmann::ordered_json> content_;
+};
+
+/// run.json of shardmark-tp: provenance, and at the end the summary of the rows. `complete: true`
+/// says that all rows of the sweep are in results.csv.
+class RunJson final : public ResultSink {
+ public:
+  RunJson(const std::string& folder, const nlohmann::ordered_json& provenance, bool resume)
+      : record_{folder, provenance, resume} {}
+  void add(const Outcome& row) override;
+  void finish(bool complete) override;
+
+ private:
+  RunRecord record_;
   std::vector<Result> results_;
 };
 

@@ -110,7 +110,7 @@ TEST(Options, HelpShowsAnExampleOfEveryOption) {
 
 TEST(LaunchPlan, PicksTheTransport) {
   const auto plan = [](const std::vector<std::string>& arguments, const std::string& launcher) {
-    return plan_launch(parse_options(arguments), launcher, true);
+    return plan_launch(launch_request(parse_options(arguments)), launcher, true);
   };
   EXPECT_EQ(plan({}, "mpirun (PMI_SIZE=2)").transport, TransportKind::mpi);
   EXPECT_EQ(plan({"--ranks", "3"}, "").ranks, 3);
@@ -122,7 +122,7 @@ TEST(LaunchPlan, RefusesWhatWouldRunCopies) {
   const auto problem = [](const std::vector<std::string>& arguments, const std::string& launcher,
                           bool have_mpi) -> std::string {
     try {
-      (void)plan_launch(parse_options(arguments), launcher, have_mpi);
+      (void)plan_launch(launch_request(parse_options(arguments)), launcher, have_mpi);
     } catch (const InputError& error) {
       return error.what();
     }
