@@ -1,6 +1,8 @@
 #include "core/adaptors.hpp"
 
+#include "core/bf16.hpp"
 #include "core/error.hpp"
+#include "core/f16.hpp"
 #include "core/record/describe.hpp"
 
 #include <unistd.h>
@@ -17,16 +19,36 @@
 namespace shardmark {
 namespace {
 
-bool is_nan(float value) { return std::isnan(value); }
-bool is_nan(std::uint16_t bf16) { return (bf16 & 0x7FFFU) > 0x7F80U; }
+bool can_hold_nan(const Tensor& tensor) {
+  return tensor.dtype != DType::i32 && tensor.dtype != DType::i8 && tensor.numel() > 0;
+}
 
 template <class T>
+T value_at(const std::vector<std::byte>& bytes, std::int64_t index) {
+  return reinterpret_cast<const T*>(bytes.data())[index];
+}
+bool is_nan(DType dtype, const std::vector<std::byte>& bytes, std::int64_t index) {
+  switch (dtype) {
+    case DType::f32:
+      return std::isnan(value_at<float>(bytes, index));
+    case DType::f64:
+      return std::isnan(value_at<double>(bytes, index));
+    case DType::bf16:
+      return std::isnan(to_float(value_at<std::uint16_t>(bytes, index)));
+    case DType::f16:
+      return std::isnan(from_f16(value_at<std::uint16_t>(bytes, index)));
+    case DType::i32:
+    case DType::i8:
+      return false;
+  }
+  return false;
+}
+
 std::int64_t first_nan(Backend& backend, const Tensor& row, std::vector<std::byte>& bytes) {
   bytes.resize(static_cast<std::size_t>(row.bytes()));
   backend.read(row, bytes.data());
-  const T* values = reinterpret_cast<const T*>(bytes.data());
   for (std::int64_t i = 0; i < row.numel(); ++i)
-    if (is_nan(values[i])) return i;
+    if (is_nan(row.dtype, bytes, i)) return i;
   return -1;
 }
 
@@ -36,8 +58,6 @@ Tensor row_of(const Tensor& tensor, std::int64_t row) {
   matrix.shape = Shape{tensor.rows(), tensor.cols()};
   return matrix.row_block(row, 1);
 }
-
-bool can_hold_nan(const Tensor& tensor) { return tensor.dtype != DType::i32 && tensor.numel() > 0; }
 
 }  // namespace
 
@@ -58,9 +78,7 @@ void NanCheckBackend::check(const OpRecord& record, const Tensor& written, std::
   std::vector<std::byte> bytes;
   for (std::int64_t row = 0; row < written.rows(); ++row) {
     const Tensor view = row_of(written, row);
-    const std::int64_t column = written.dtype == DType::f32
-                                    ? first_nan<float>(inner(), view, bytes)
-                                    : first_nan<std::uint16_t>(inner(), view, bytes);
+    const std::int64_t column = first_nan(inner(), view, bytes);
     if (column >= 0)
       throw Error{message("rank ", rank_, ": ", describe(record), " wrote NaN to output ", position,
                           " (", written.shape.to_string(), " ", name_of(written.dtype), ") at row ",
@@ -97,13 +115,14 @@ T number(std::string_view spec, std::string_view text, std::string_view prefix, 
 }  // namespace
 
 Fault parse_fault(std::string_view spec) {
-  static constexpr std::array<std::string_view, 5> kinds{"exit", "kill", "hang", "nan", "throw"};
+  static constexpr std::array<std::string_view, 6> kinds{"exit", "kill",  "hang",
+                                                         "nan",  "throw", "corrupt"};
   Fault fault;
   std::string_view rest = spec;
   const std::string_view name = next_part(rest);
   std::size_t kind = 0;
   while (kind < kinds.size() && kinds[kind] != name) ++kind;
-  if (kind == kinds.size()) reject(spec, name, "is not exit, kill, hang, nan or throw");
+  if (kind == kinds.size()) reject(spec, name, "is not exit, kill, hang, nan, throw or corrupt");
   fault.kind = static_cast<Fault::Kind>(kind);
   if (fault.kind == Fault::Kind::exit) fault.exit_code = number(spec, next_part(rest), "", 255);
   fault.rank = number(spec, next_part(rest), "rank=", std::numeric_limits<int>::max());
@@ -114,7 +133,8 @@ Fault parse_fault(std::string_view spec) {
 
 void FaultBackend::execute(const OpRecord& record) {
   const bool now = armed_ && num_executed_++ >= fault_.op;
-  const bool is_submitted = fault_.kind == Fault::Kind::nan || fault_.kind == Fault::Kind::hang;
+  const bool is_submitted = fault_.kind == Fault::Kind::nan || fault_.kind == Fault::Kind::hang ||
+                            fault_.kind == Fault::Kind::corrupt;
   if (!now || is_submitted) inner().execute(record);
   if (!now) return;
   switch (fault_.kind) {
@@ -130,17 +150,33 @@ void FaultBackend::execute(const OpRecord& record) {
       break;
     case Fault::Kind::error:
       throw Error{message("fault injected at ", describe(record), " of rank ", fault_.rank)};
+    case Fault::Kind::corrupt:
+      armed_ = !corrupt(record);
+      break;
   }
 }
 
 bool FaultBackend::poison(const OpRecord& record) {
   for (const Tensor& written : touches(record.op).writes) {
     if (!can_hold_nan(written)) continue;
-    const float nan = std::numeric_limits<float>::quiet_NaN();
-    const std::uint16_t nan_bf16 = 0x7FC0;
-    const void* value = written.dtype == DType::f32 ? static_cast<const void*>(&nan) : &nan_bf16;
+    // All bits set are a NaN of every format.
+    const std::uint64_t nan = ~std::uint64_t{0};
     inner().synchronize();
-    inner().write(row_of(written, 0).column_block(0, 1), value);
+    inner().write(row_of(written, 0).column_block(0, 1), &nan);
+    return true;
+  }
+  return false;
+}
+
+bool FaultBackend::corrupt(const OpRecord& record) {
+  for (const Tensor& written : touches(record.op).writes) {
+    if (written.numel() == 0) continue;
+    const Tensor element = row_of(written, written.rows() / 2).column_block(written.cols() / 2, 1);
+    std::array<std::byte, 8> bytes{};
+    inner().synchronize();
+    inner().read(element, bytes.data());
+    bytes[0] = ~bytes[0];
+    inner().write(element, bytes.data());
     return true;
   }
   return false;

@@ -65,18 +65,20 @@ class NanCheckBackend final : public BackendAdaptor {
 /// What goes wrong, on which rank, at which of its ops (counted from 0 by the FaultBackend).
 struct Fault {
   enum class Kind : std::uint8_t {
-    exit,  ///< the process ends itself with exit_code, without clean-up
-    kill,  ///< the process dies by SIGKILL
-    hang,  ///< the op never returns
-    nan,   ///< the first element it writes becomes NaN; waits for an op that writes f32 or bf16
-    error  ///< throws Error
+    exit,    ///< the process ends itself with exit_code, without clean-up
+    kill,    ///< the process dies by SIGKILL
+    hang,    ///< the op never returns
+    nan,     ///< the first element it writes becomes NaN; waits for an op that writes floats
+    error,   ///< throws Error
+    corrupt  ///< one byte in the middle of what it wrote is inverted; waits for an op that writes
   };
   Kind kind{Kind::error};
   int exit_code{0};
   int rank{0};
   std::uint64_t op{0};
 };
-/// Reads "hang:rank=1:op=40"; kinds are exit:CODE, kill, hang, nan and throw. Throws InputError.
+/// Reads "hang:rank=1:op=40"; kinds are exit:CODE, kill, hang, nan, throw and corrupt. Throws
+/// InputError.
 [[nodiscard]] Fault parse_fault(std::string_view spec);
 
 /// Test tool: injects one fault. Harmless on other ranks.
@@ -89,6 +91,8 @@ class FaultBackend final : public BackendAdaptor {
  private:
   /// False if the op writes nothing that can hold a NaN.
   bool poison(const OpRecord& record);
+  /// False if the op writes nothing.
+  bool corrupt(const OpRecord& record);
 
   Fault fault_;
   bool armed_;

@@ -2,6 +2,8 @@
 
 #include "core/error.hpp"
 
+#include <algorithm>
+
 namespace shardmark {
 namespace {
 
@@ -48,6 +50,17 @@ void check_collective(const char* what, const Tensor& part, const Tensor& whole,
   SHARDMARK_CHECK(part.dtype == whole.dtype && part.numel() * group.size == whole.numel(), what,
                   " over ", group.size, " ranks: ", part.numel(), " elements do not tile ",
                   whole.numel());
+}
+
+/// y takes as many elements as x has.
+void check_copy(const char* what, const Tensor& x, const Tensor& y) {
+  SHARDMARK_CHECK(x.contiguous() && y.contiguous(), what, " needs contiguous tensors");
+  SHARDMARK_CHECK(x.dtype == y.dtype && x.numel() == y.numel(), what, ": ", x.numel(), " x ",
+                  name_of(x.dtype), " into ", y.numel(), " x ", name_of(y.dtype));
+}
+void check_root(const char* what, int root, const Group& group) {
+  SHARDMARK_CHECK(root >= 0 && root < group.size, what, ": root ", root, " is not a member of ",
+                  group.to_string(), "; members are 0 to ", group.size - 1);
 }
 
 }  // namespace
@@ -191,17 +204,109 @@ void cross_entropy_backward(Rank& rank, const CrossEntropyBackward& op) {
   rank.submit(op, Lane::compute);
 }
 
+void combine(Rank& rank, const Tensor& x, const Tensor& y, Reduction reduction) {
+  check_same_shape("combine", x, y);
+  check_dtype("combine", x, y.dtype);
+  rank.submit(Combine{x, y, reduction}, Lane::compute);
+}
+void divide(Rank& rank, const Tensor& x, int divisor) {
+  SHARDMARK_CHECK(divisor > 0, "divide by ", divisor, "; a positive number is needed");
+  rank.submit(Divide{x, divisor}, Lane::compute);
+}
+
 void all_reduce(Rank& rank, const Tensor& x, const Group& group, Lane lane, Reduction reduction) {
   SHARDMARK_CHECK(x.contiguous(), "all_reduce needs a contiguous tensor");
   rank.submit(AllReduce{x, group, reduction}, lane);
+}
+void all_reduce(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, Lane lane,
+                Reduction reduction) {
+  check_copy("all_reduce", x, y);
+  rank.submit(AllReduce{x, group, reduction, y}, lane);
 }
 void all_gather(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, Lane lane) {
   check_collective("all_gather", x, y, group);
   rank.submit(AllGather{x, y, group}, lane);
 }
-void reduce_scatter(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, Lane lane) {
+void reduce_scatter(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, Lane lane,
+                    Reduction reduction) {
   check_collective("reduce_scatter", y, x, group);
-  rank.submit(ReduceScatter{x, y, group}, lane);
+  rank.submit(ReduceScatter{x, y, group, reduction}, lane);
 }
+void all_to_all(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, Lane lane) {
+  check_copy("all_to_all", x, y);
+  SHARDMARK_CHECK(x.numel() % group.size == 0, "all_to_all over ", group.size,
+                  " ranks: ", x.numel(), " elements do not divide into equal blocks");
+  SHARDMARK_CHECK(!overlap(x, y), "all_to_all needs tensors that do not overlap");
+  rank.submit(AllToAll{x, y, group}, lane);
+}
+void all_to_all_v(Rank& rank, const Tensor& x, const Tensor& y, const Group& group,
+                  std::span<const std::int64_t> counts, Lane lane) {
+  SHARDMARK_CHECK(x.contiguous() && y.contiguous() && x.dtype == y.dtype,
+                  "all_to_all_v needs contiguous tensors of one dtype");
+  const auto n = static_cast<std::size_t>(group.size);
+  const auto me = static_cast<std::size_t>(group.position);
+  SHARDMARK_CHECK(counts.size() == n * n, "all_to_all_v over ", n, " ranks: ", counts.size(),
+                  " counts where ", n * n, " are needed");
+  SHARDMARK_CHECK(std::ranges::all_of(counts, [](std::int64_t count) { return count >= 0; }),
+                  "all_to_all_v: a count is negative");
+  std::int64_t sent = 0, received = 0;
+  for (std::size_t peer = 0; peer < n; ++peer) {
+    sent += counts[me * n + peer];
+    received += counts[peer * n + me];
+  }
+  SHARDMARK_CHECK(sent == x.numel() && received == y.numel(), "all_to_all_v: ", x.numel(), " and ",
+                  y.numel(), " elements where the counts say ", sent, " and ", received);
+  SHARDMARK_CHECK(!overlap(x, y), "all_to_all_v needs tensors that do not overlap");
+  rank.submit(AllToAllV{x, y, group, counts}, lane);
+}
+void broadcast(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, int root,
+               Lane lane) {
+  check_root("broadcast", root, group);
+  if (group.position == root)
+    check_copy("broadcast", x, y);
+  else
+    SHARDMARK_CHECK(y.contiguous(), "broadcast needs a contiguous tensor");
+  rank.submit(Broadcast{x, y, group, root}, lane);
+}
+void reduce_to_root(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, int root,
+                    Lane lane, Reduction reduction) {
+  check_root("reduce", root, group);
+  if (group.position == root)
+    check_copy("reduce", x, y);
+  else
+    SHARDMARK_CHECK(x.contiguous(), "reduce needs a contiguous tensor");
+  rank.submit(Reduce{x, y, group, root, reduction}, lane);
+}
+void gather_to_root(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, int root,
+                    Lane lane) {
+  check_root("gather", root, group);
+  if (group.position == root)
+    check_collective("gather", x, y, group);
+  else
+    SHARDMARK_CHECK(x.contiguous(), "gather needs a contiguous tensor");
+  rank.submit(Gather{x, y, group, root}, lane);
+}
+void scatter_from_root(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, int root,
+                       Lane lane) {
+  check_root("scatter", root, group);
+  if (group.position == root)
+    check_collective("scatter", y, x, group);
+  else
+    SHARDMARK_CHECK(y.contiguous(), "scatter needs a contiguous tensor");
+  rank.submit(Scatter{x, y, group, root}, lane);
+}
+void send_recv(Rank& rank, const Tensor& x, int to, const Tensor& y, int from, const Group& group,
+               Lane lane) {
+  for (const int peer : {to, from})
+    SHARDMARK_CHECK(peer >= -1 && peer < group.size, "send_recv with member ", peer, " of ",
+                    group.to_string(), "; members are 0 to ", group.size - 1, ", -1 for nobody");
+  SHARDMARK_CHECK((to >= 0) == bool{x} && (from >= 0) == bool{y},
+                  "send_recv: a tensor without a peer, or a peer without a tensor");
+  SHARDMARK_CHECK(x.contiguous() && y.contiguous(), "send_recv needs contiguous tensors");
+  SHARDMARK_CHECK((to == group.position) == (from == group.position),
+                  "send_recv with itself has to send and receive in one call");
+  rank.submit(SendRecv{x, y, group, to, from}, lane);
+}
+void barrier(Rank& rank, const Group& group, Lane lane) { rank.submit(Barrier{group}, lane); }
 
 }  // namespace shardmark

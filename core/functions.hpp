@@ -41,12 +41,44 @@ void cross_entropy_sum(Rank& rank, const CrossEntropySum& op);
 void cross_entropy_loss(Rank& rank, const CrossEntropyLoss& op);
 void cross_entropy_backward(Rank& rank, const CrossEntropyBackward& op);
 
-/// In place; contiguous. Moves 2(n-1)/n x S per rank's link.
+/// y = y (reduction) x.
+void combine(Rank& rank, const Tensor& x, const Tensor& y, Reduction reduction);
+void divide(Rank& rank, const Tensor& x, int divisor);
+
+// Collectives; all tensors are contiguous, x and y have one dtype.
+
+/// In place. Moves 2(n-1)/n x S per rank's link.
 void all_reduce(Rank& rank, const Tensor& x, const Group& group, Lane lane,
                 Reduction reduction = Reduction::sum);
-/// y holds group.size times x; both contiguous. Moves (n-1)/n x S(y).
+/// y = the reduction of all x; y has the size of x.
+void all_reduce(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, Lane lane,
+                Reduction reduction = Reduction::sum);
+/// y holds group.size times x. Moves (n-1)/n x S(y).
 void all_gather(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, Lane lane);
-/// x holds group.size times y; both contiguous. Moves (n-1)/n x S(x).
-void reduce_scatter(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, Lane lane);
+/// x holds group.size times y. Moves (n-1)/n x S(x).
+void reduce_scatter(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, Lane lane,
+                    Reduction reduction = Reduction::sum);
+/// x and y have group.size equal blocks and do not overlap. Moves (n-1)/n x S.
+void all_to_all(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, Lane lane);
+/// Member i has counts[i * group.size + j] elements for member j; `counts` stays until the op ran.
+void all_to_all_v(Rank& rank, const Tensor& x, const Tensor& y, const Group& group,
+                  std::span<const std::int64_t> counts, Lane lane);
+/// x is looked at on the root only. Moves S.
+void broadcast(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, int root,
+               Lane lane);
+/// y is looked at on the root only. Moves S.
+void reduce_to_root(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, int root,
+                    Lane lane, Reduction reduction = Reduction::sum);
+/// The root's y holds group.size times x.
+void gather_to_root(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, int root,
+                    Lane lane);
+/// The root's x holds group.size times y.
+void scatter_from_root(Rank& rank, const Tensor& x, const Tensor& y, const Group& group, int root,
+                       Lane lane);
+/// Sends x to member `to` and receives y from member `from`; -1 and no tensor for neither. A rank
+/// that sends to itself receives from itself in the same call.
+void send_recv(Rank& rank, const Tensor& x, int to, const Tensor& y, int from, const Group& group,
+               Lane lane);
+void barrier(Rank& rank, const Group& group, Lane lane);
 
 }  // namespace shardmark

@@ -123,42 +123,16 @@ OpKind kind_of(const Op& op) {
 }
 
 std::string_view name_of(const Op& op) {
-  static constexpr std::array<std::string_view, std::variant_size_v<Op>> names{"matmul",
-                                                                               "add",
-                                                                               "add_bias",
-                                                                               "sum_rows",
-                                                                               "copy",
-                                                                               "fill",
-                                                                               "combine",
-                                                                               "divide",
-                                                                               "gelu",
-                                                                               "gelu_bwd",
-                                                                               "swiglu",
-                                                                               "swiglu_bwd",
-                                                                               "norm",
-                                                                               "norm_bwd",
-                                                                               "attention",
-                                                                               "attention_bwd",
-                                                                               "rope",
-                                                                               "embedding",
-                                                                               "embedding_bwd",
-                                                                               "row_max",
-                                                                               "cross_entropy_sum",
-                                                                               "cross_entropy_loss",
-                                                                               "cross_entropy_bwd",
-                                                                               "all_reduce",
-                                                                               "all_gather",
-                                                                               "reduce_scatter",
-                                                                               "all_to_all",
-                                                                               "all_to_all_v",
-                                                                               "broadcast",
-                                                                               "reduce",
-                                                                               "gather",
-                                                                               "scatter",
-                                                                               "send_recv",
-                                                                               "barrier",
-                                                                               "signal",
-                                                                               "await"};
+  // clang-format off
+  static constexpr std::array<std::string_view, std::variant_size_v<Op>> names{
+      "matmul", "add", "add_bias", "sum_rows", "copy", "fill", "combine", "divide", "gelu",
+      "gelu_bwd", "swiglu", "swiglu_bwd", "norm", "norm_bwd", "attention", "attention_bwd", "rope",
+      "embedding", "embedding_bwd", "row_max", "cross_entropy_sum", "cross_entropy_loss",
+      "cross_entropy_bwd", "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+      "all_to_all_v", "broadcast", "reduce", "gather", "scatter", "send_recv", "barrier", "signal",
+      "await",
+  };
+  // clang-format on
   static_assert(!names.back().empty());
   return names[op.index()];
 }
@@ -192,7 +166,9 @@ double bytes_wire_of(const Op& op) {
           [&](const Gather& o) { return others(o.group) * total(o.group, o.x); },
           [&](const Scatter& o) { return others(o.group) * total(o.group, o.y); },
           [&](const SendRecv& o) {
-            return as_double(std::max(o.to < 0 ? 0 : o.x.bytes(), o.from < 0 ? 0 : o.y.bytes()));
+            const auto crosses_to = [&](int peer) { return peer >= 0 && peer != o.group.position; };
+            return as_double(
+                std::max(crosses_to(o.to) ? o.x.bytes() : 0, crosses_to(o.from) ? o.y.bytes() : 0));
           },
           [](const Barrier&) { return 0.0; },
           [](const Local auto&) { return 0.0; },

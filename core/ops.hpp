@@ -44,7 +44,8 @@ struct AddBias {
 struct SumRows {
   Tensor x, y;
 };
-/// y = x with conversion between f32 and bf16; either side may be a column block.
+/// y = x, of any dtype where both have the same, else converted between f32 and bf16; either side
+/// may be a column block.
 struct Copy {
   Tensor x, y;
 };

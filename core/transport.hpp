@@ -87,8 +87,8 @@ class Transport {
   /// Ends the whole job with a non-zero exit code; used after an error that peers cannot see.
   [[noreturn]] virtual void abort(int exit_code) = 0;
 
-  /// Bytes that the communication this rank started moves across its link (ring algorithm),
-  /// counted call by call as they are executed.
+  /// Bytes that the communication this rank started moves across its link (bytes_wire_of; of
+  /// messages what this rank sends), counted call by call as they are executed.
   [[nodiscard]] double bytes_started() const { return bytes_started_; }
 
   [[nodiscard]] const WaitPolicy& wait_policy() const { return wait_policy_; }
@@ -102,7 +102,7 @@ class Transport {
  protected:
   virtual void start_exchange(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
   [[nodiscard]] virtual bool test_exchange() = 0;
-  void count(const Op& op) { bytes_started_ += bytes_wire_of(op); }
+  void count(const Op& op);
 
  private:
   int rank_, size_;

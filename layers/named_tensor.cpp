@@ -2,6 +2,7 @@
 
 #include "core/bf16.hpp"
 #include "core/error.hpp"
+#include "core/f16.hpp"
 
 #include <algorithm>
 #include <array>
@@ -19,6 +20,15 @@ void store(std::vector<std::byte>& bytes, DType dtype, std::int64_t index, float
       break;
     case DType::i32:
       reinterpret_cast<std::int32_t*>(bytes.data())[index] = static_cast<std::int32_t>(value);
+      break;
+    case DType::f64:
+      reinterpret_cast<double*>(bytes.data())[index] = static_cast<double>(value);
+      break;
+    case DType::f16:
+      reinterpret_cast<std::uint16_t*>(bytes.data())[index] = to_f16(value);
+      break;
+    case DType::i8:
+      reinterpret_cast<std::int8_t*>(bytes.data())[index] = static_cast<std::int8_t>(value);
       break;
   }
 }
@@ -97,6 +107,15 @@ std::vector<float> read_f32(Backend& backend, const Tensor& tensor) {
         break;
       case DType::i32:
         result[i] = static_cast<float>(reinterpret_cast<const std::int32_t*>(bytes.data())[i]);
+        break;
+      case DType::f64:
+        result[i] = static_cast<float>(reinterpret_cast<const double*>(bytes.data())[i]);
+        break;
+      case DType::f16:
+        result[i] = from_f16(reinterpret_cast<const std::uint16_t*>(bytes.data())[i]);
+        break;
+      case DType::i8:
+        result[i] = static_cast<float>(reinterpret_cast<const std::int8_t*>(bytes.data())[i]);
         break;
     }
   return result;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 namespace shardmark::bench {
 namespace {
@@ -45,6 +46,19 @@ Collective known_as(const ReduceScatter&) {
           .torch_name = "_reduce_scatter_base",
           .shrinks = true};
 }
+// NCCL makes the other ones of sends and receives.
+Collective known_as(const AllToAll&) { return {"ncclDevKernel_SendRecv", "all_to_all"}; }
+Collective known_as(const AllToAllV&) { return {"ncclDevKernel_SendRecv", "all_to_allv"}; }
+Collective known_as(const Broadcast&) { return {"ncclDevKernel_Broadcast", "broadcast"}; }
+Collective known_as(const Reduce&) { return {"ncclDevKernel_Reduce_Sum", "reduce"}; }
+Collective known_as(const Gather&) {
+  return {.kernel = "ncclDevKernel_SendRecv", .torch_name = "gather", .grows = true};
+}
+Collective known_as(const Scatter&) {
+  return {.kernel = "ncclDevKernel_SendRecv", .torch_name = "scatter", .shrinks = true};
+}
+Collective known_as(const SendRecv&) { return {"ncclDevKernel_SendRecv", "send"}; }
+Collective known_as(const Barrier&) { return {"ncclDevKernel_AllReduce_Sum", "barrier"}; }
 
 template <class... Os>
 Collective find_collective(const std::string& op, const std::variant<Os...>&) {
@@ -63,7 +77,11 @@ std::string ranks_of(const std::string& group) {
 }
 
 std::string kineto_dtype(const std::string& dtype) {
-  return dtype == "bf16" ? "BFloat16" : dtype == "i32" ? "Int" : "Float";
+  static const std::map<std::string, std::string> names{{"f32", "Float"},     {"f64", "Double"},
+                                                        {"bf16", "BFloat16"}, {"f16", "Half"},
+                                                        {"i32", "Int"},       {"i8", "Char"}};
+  const auto found = names.find(dtype);
+  return found == names.end() ? "Float" : found->second;
 }
 
 Json communication_args(const RankTrace::Interval& interval) {

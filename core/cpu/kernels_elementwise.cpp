@@ -1,4 +1,5 @@
 #include "core/cpu/kernels_internal.hpp"
+#include "core/cpu/reduce.hpp"
 #include "core/cpu/vector_math.hpp"
 #include "core/error.hpp"
 
@@ -6,6 +7,29 @@ namespace shardmark::kernels {
 namespace {
 
 std::int64_t row_bytes(const Tensor& tensor) { return tensor.cols() * size_of(tensor.dtype); }
+
+/// Calls body(x, y, numel) for consecutive pieces of two tensors of equal shape and dtype: rows, or
+/// parts of a contiguous tensor however long its rows are.
+template <class Body>
+void for_pieces(const Context& context, std::int64_t num_operands, const Tensor& x, const Tensor& y,
+                const Body& body) {
+  const std::int64_t element = size_of(y.dtype);
+  if (!x.contiguous() || !y.contiguous()) {
+    for_rows(context, y.rows(), num_operands * row_bytes(y),
+             [&](std::int64_t first, std::int64_t last) {
+               for (std::int64_t r = first; r < last; ++r)
+                 body(x.data + r * x.row_stride * element, y.data + r * y.row_stride * element,
+                      y.cols());
+             });
+    return;
+  }
+  constexpr std::int64_t piece = 4096;
+  for_rows(context, (y.numel() + piece - 1) / piece, num_operands * piece * element,
+           [&](std::int64_t first, std::int64_t last) {
+             const std::int64_t at = first * piece * element;
+             body(x.data + at, y.data + at, std::min(y.numel(), last * piece) - first * piece);
+           });
+}
 
 SHARDMARK_CLONES void add_rows(const Add& op, std::int64_t first, std::int64_t last) {
   for (std::int64_t r = first; r < last; ++r) {
@@ -174,11 +198,33 @@ const char* run(const SumRows& op, const Context& context) {
 }
 
 const char* run(const Copy& op, const Context& context) {
-  SHARDMARK_CHECK(op.x.dtype != DType::i32 && op.y.dtype != DType::i32, "copy of ",
-                  name_of(op.x.dtype), " to ", name_of(op.y.dtype), ": only f32 and bf16");
-  for_rows(context, op.y.rows(), row_bytes(op.x) + row_bytes(op.y),
-           [&](std::int64_t first, std::int64_t last) { copy_rows(op, first, last); });
+  const auto converts = [](DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; };
+  const bool same = op.x.dtype == op.y.dtype;
+  SHARDMARK_CHECK(same || (converts(op.x.dtype) && converts(op.y.dtype)), "copy of ",
+                  name_of(op.x.dtype), " to ", name_of(op.y.dtype),
+                  ": only f32 and bf16 are converted");
+  if (same)
+    for_pieces(context, 2, op.x, op.y, [&](const std::byte* x, std::byte* y, std::int64_t numel) {
+      std::memmove(y, x, static_cast<std::size_t>(numel * size_of(op.x.dtype)));
+    });
+  else
+    for_rows(context, op.y.rows(), row_bytes(op.x) + row_bytes(op.y),
+             [&](std::int64_t first, std::int64_t last) { copy_rows(op, first, last); });
   return "shardmark_copy";
+}
+
+const char* run(const Combine& op, const Context& context) {
+  for_pieces(context, 3, op.x, op.y, [&](const std::byte* x, std::byte* y, std::int64_t numel) {
+    combine(op.x.dtype, op.reduction, x, y, numel);
+  });
+  return "shardmark_combine";
+}
+
+const char* run(const Divide& op, const Context& context) {
+  for_pieces(context, 2, op.x, op.x, [&](const std::byte*, std::byte* x, std::int64_t numel) {
+    divide(op.x.dtype, x, numel, op.divisor);
+  });
+  return "shardmark_divide";
 }
 
 const char* run(const Fill& op, const Context& context) {

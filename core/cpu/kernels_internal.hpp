@@ -137,6 +137,8 @@ const char* run(const AddBias& op, const Context& context);
 const char* run(const SumRows& op, const Context& context);
 const char* run(const Copy& op, const Context& context);
 const char* run(const Fill& op, const Context& context);
+const char* run(const Combine& op, const Context& context);
+const char* run(const Divide& op, const Context& context);
 const char* run(const Gelu& op, const Context& context);
 const char* run(const GeluBackward& op, const Context& context);
 const char* run(const SwiGlu& op, const Context& context);

@@ -1,6 +1,5 @@
 #include "core/cpu/transport_mpi.hpp"
 
-#include "core/cpu/reduce.hpp"
 #include "core/host.hpp"
 
 #include <malloc.h>
@@ -40,22 +39,6 @@ int world_size() {
   int size = 0;
   SHARDMARK_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
   return size;
-}
-
-template <Reduction reduction>
-void reduce_bf16_for_mpi(void* x, void* accumulated, int* numel, MPI_Datatype*) {
-  reduce_bf16(reduction, static_cast<const std::uint16_t*>(x),
-              static_cast<std::uint16_t*>(accumulated), *numel);
-}
-
-int count_of(const Tensor& whole, std::int64_t parts) {
-  SHARDMARK_CHECK(whole.numel() <= INT_MAX, "a communication of ", whole.numel(),
-                  " elements is too large: MPI counts to ", INT_MAX);
-  return static_cast<int>(whole.numel() / parts);
-}
-
-void copy(const Tensor& x, const Tensor& y) {
-  std::memmove(y.data, x.data, static_cast<std::size_t>(x.bytes()));
 }
 
 }  // namespace
@@ -101,11 +84,7 @@ MpiSession::~MpiSession() {
 MpiTransport::MpiTransport() : Transport{world_rank(), world_size()} {
   SHARDMARK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &control_));
   SHARDMARK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &notices_));
-  SHARDMARK_MPI(MPI_Type_contiguous(2, MPI_BYTE, &bf16_));
-  SHARDMARK_MPI(MPI_Type_commit(&bf16_));
-  constexpr int commutes = 1;
-  SHARDMARK_MPI(MPI_Op_create(reduce_bf16_for_mpi<Reduction::sum>, commutes, &bf16_ops_[0]));
-  SHARDMARK_MPI(MPI_Op_create(reduce_bf16_for_mpi<Reduction::max>, commutes, &bf16_ops_[1]));
+  make_half_ops();
   gave_up_.resize(static_cast<std::size_t>(size()));
   ends_.resize(static_cast<std::size_t>(size()));
   gather_endpoints();
@@ -113,8 +92,7 @@ MpiTransport::MpiTransport() : Transport{world_rank(), world_size()} {
 
 // Communicators stay until MPI_Finalize: MPI_Comm_free is collective, and peers may be gone.
 MpiTransport::~MpiTransport() {
-  for (MPI_Op& op : bf16_ops_) SHARDMARK_MPI_NOEXCEPT(MPI_Op_free(&op));
-  SHARDMARK_MPI_NOEXCEPT(MPI_Type_free(&bf16_));
+  for (MPI_Op& op : half_ops_) SHARDMARK_MPI_NOEXCEPT(MPI_Op_free(&op));
 }
 
 void MpiTransport::gather_endpoints() {
@@ -205,71 +183,15 @@ void MpiTransport::start(const Op& op, Lane lane) {
   SHARDMARK_CHECK(connection != nullptr, group->to_string(), " is not connected on lane ",
                   name_of(lane));
   std::visit(overloaded{
-                 [&](const Communication auto& o) { begin(o, flight, connection->communicator); },
+                 [&](const Communication auto& o) {
+                   if (o.group.size == 1) return copy_alone(op);
+                   flight.communicator = connection->communicator;
+                   begin(o, flight);
+                 },
                  [](const Local auto&) {},
              },
              op);
   count(op);
-}
-
-MPI_Datatype MpiTransport::type_of(DType dtype) const {
-  return dtype == DType::f32 ? MPI_FLOAT : dtype == DType::bf16 ? bf16_ : MPI_INT32_T;
-}
-
-MPI_Op MpiTransport::op_of(DType dtype, Reduction reduction) const {
-  if (dtype == DType::bf16) return bf16_ops_[reduction == Reduction::sum ? 0 : 1];
-  return reduction == Reduction::sum ? MPI_SUM : MPI_MAX;
-}
-
-void MpiTransport::begin(const AllReduce& o, Flight& flight, MPI_Comm communicator) const {
-  if (o.group.size == 1) return;
-  flight.next = o.x.data;
-  flight.num_left = o.x.numel();
-  flight.dtype = o.x.dtype;
-  flight.type = type_of(o.x.dtype);
-  flight.op = op_of(o.x.dtype, o.reduction);
-  flight.communicator = communicator;
-  start_piece(flight, flight.requests[flight.oldest]);
-  start_piece(flight, flight.requests[1 - flight.oldest]);
-}
-
-void MpiTransport::begin(const AllGather& o, Flight& flight, MPI_Comm communicator) const {
-  if (o.group.size == 1) return copy(o.x, o.y);
-  const int count = count_of(o.y, o.group.size);
-  const MPI_Datatype type = type_of(o.x.dtype);
-  const std::byte* own = o.y.data + o.group.position * o.x.bytes();
-  SHARDMARK_MPI(MPI_Iallgather(own == o.x.data ? MPI_IN_PLACE : o.x.data, count, type, o.y.data,
-                               count, type, communicator, &flight.requests[flight.oldest]));
-}
-
-void MpiTransport::begin(const ReduceScatter& o, Flight& flight, MPI_Comm communicator) const {
-  if (o.group.size == 1) return copy(o.x, o.y);
-  SHARDMARK_MPI(MPI_Ireduce_scatter_block(o.x.data, o.y.data, count_of(o.x, o.group.size),
-                                          type_of(o.x.dtype), op_of(o.x.dtype, Reduction::sum),
-                                          communicator, &flight.requests[flight.oldest]));
-}
-
-void MpiTransport::start_piece(Flight& flight, MPI_Request& request) {
-  if (flight.num_left == 0) return;
-  constexpr std::int64_t piece_bytes = 2 << 20;
-  const std::int64_t count = std::min(flight.num_left, piece_bytes / size_of(flight.dtype));
-  SHARDMARK_MPI(MPI_Iallreduce(MPI_IN_PLACE, flight.next, static_cast<int>(count), flight.type,
-                               flight.op, flight.communicator, &request));
-  flight.next += count * size_of(flight.dtype);
-  flight.num_left -= count;
-}
-
-bool MpiTransport::test(Lane lane) {
-  Flight& flight = flights_[index_of(lane)];
-  for (;;) {
-    MPI_Request& request = flight.requests[flight.oldest];
-    if (request == MPI_REQUEST_NULL) return true;
-    int done = 0;
-    SHARDMARK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-    if (done == 0) return false;
-    start_piece(flight, request);
-    flight.oldest = 1 - flight.oldest;
-  }
 }
 
 void MpiTransport::start_exchange(std::span<const std::byte> mine, std::span<std::byte> all) {

@@ -56,7 +56,7 @@ class MpiTransport final : public Transport {
   [[nodiscard]] std::string_view name() const override { return "mpi"; }
   /// Waits for the members before it makes the communicator, and so notices when one is gone.
   void connect(const Group& group, Lane lane) override;
-  /// An all-gather or reduce-scatter of more than 2^31 - 1 elements is an Error. All-reduces run in
+  /// More than 2^31 - 1 elements are an Error, except in an all-reduce. All-reduces run in
   /// pieces of 2 MiB, two at a time: MPI's temporary buffers stay small (they would double the
   /// memory of a large one) and in the cache (64 MiB on two ranks of a host: about 20 % faster).
   void start(const Op& op, Lane lane) override;
@@ -81,16 +81,29 @@ class MpiTransport final : public Transport {
     Group group;
     MPI_Comm communicator{MPI_COMM_NULL};
   };
+  /// What is left to do once MPI is done: the division of an `avg`, and a block that belongs
+  /// elsewhere. A piece of an all-reduce, or everything.
+  struct Piece {
+    std::byte* result{nullptr};
+    std::int64_t numel{0};
+    std::byte* belongs_at{nullptr};
+  };
   /// The communication of a lane: requests in flight and what is left of an all-reduce.
   struct Flight {
     std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    std::array<Piece, 2> pieces{};
     std::size_t oldest{0};
-    std::byte* next{nullptr};
+    const std::byte* next_source{nullptr};  ///< equal to next_target in place
+    std::byte* next_target{nullptr};
     std::int64_t num_left{0};
     DType dtype{DType::f32};
+    int divisor{1};
     MPI_Datatype type{MPI_DATATYPE_NULL};
     MPI_Op op{MPI_OP_NULL};
     MPI_Comm communicator{MPI_COMM_NULL};
+    std::vector<int> counts;  ///< of an all-to-all with counts, and their offsets
+    SendRecv message{};       ///< what is received, for checking its length
+    bool receives{false};     ///< the oldest request is a receive
   };
   /// A process of this host that find_dead_peer can see.
   struct Watched {
@@ -98,14 +111,25 @@ class MpiTransport final : public Transport {
     std::int64_t pid{0}, start_ticks{0};
   };
 
-  [[nodiscard]] MPI_Datatype type_of(DType dtype) const;
+  void make_half_ops();
   [[nodiscard]] MPI_Op op_of(DType dtype, Reduction reduction) const;
-  // One overload per collective; a missing one does not compile. A group of one has no
-  // communicator.
-  void begin(const AllReduce& o, Flight& flight, MPI_Comm communicator) const;
-  void begin(const AllGather& o, Flight& flight, MPI_Comm communicator) const;
-  void begin(const ReduceScatter& o, Flight& flight, MPI_Comm communicator) const;
-  static void start_piece(Flight& flight, MPI_Request& request);
+  // One overload per collective; a missing one does not compile. Groups have more than one member.
+  void begin(const AllReduce& o, Flight& flight) const;
+  void begin(const AllGather& o, Flight& flight) const;
+  void begin(const ReduceScatter& o, Flight& flight) const;
+  void begin(const AllToAll& o, Flight& flight) const;
+  void begin(const AllToAllV& o, Flight& flight) const;
+  void begin(const Broadcast& o, Flight& flight) const;
+  void begin(const Reduce& o, Flight& flight) const;
+  void begin(const Gather& o, Flight& flight) const;
+  void begin(const Scatter& o, Flight& flight) const;
+  void begin(const SendRecv& o, Flight& flight) const;
+  void begin(const Barrier& o, Flight& flight) const;
+  /// What the op means in a group of one, where MPI is not asked.
+  static void copy_alone(const Op& op);
+  static void start_piece(Flight& flight, std::size_t slot);
+  static void finish_piece(const Flight& flight, Piece& piece);
+  void finish_receive(Flight& flight, int code, const MPI_Status& status) const;
   void start_exchange(std::span<const std::byte> mine, std::span<std::byte> all) override;
   [[nodiscard]] bool test_exchange() override;
 
@@ -118,8 +142,8 @@ class MpiTransport final : public Transport {
 
   MPI_Comm control_{MPI_COMM_NULL};  ///< exchange, and the meetings of `connect`
   MPI_Comm notices_{MPI_COMM_NULL};  ///< who gave up, and how ranks ended
-  MPI_Datatype bf16_{MPI_DATATYPE_NULL};
-  std::array<MPI_Op, 2> bf16_ops_{MPI_OP_NULL, MPI_OP_NULL};
+  /// sum, prod, max and min of bf16, then of f16.
+  std::array<MPI_Op, 8> half_ops_{};
   std::array<std::vector<Connection>, num_lanes> connections_;
   std::array<std::size_t, num_lanes> latest_{};  ///< of each lane: mostly the one that is wanted
   std::array<Flight, num_lanes> flights_;

@@ -1,70 +1,16 @@
 #include "core/cpu/transport_threads.hpp"
 
-#include "core/cpu/reduce.hpp"
-#include "core/error.hpp"
+#include "core/cpu/thread_meeting.hpp"
 #include "core/host.hpp"
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <thread>
 
 namespace shardmark {
-
-/// What a member asks for; equal on all members of a meeting.
-struct ThreadWorld::Call {
-  enum class Move : std::uint8_t { gather, reduce_to_all, reduce_to_own };
-  std::string_view what;
-  Move move{Move::gather};
-  DType dtype{DType::f32};
-  Reduction reduction{Reduction::sum};
-  std::int64_t numel{0};  ///< elements of the smaller tensor: one member's contribution or share
-  const std::byte* source{nullptr};
-  std::byte* target{nullptr};
-
-  [[nodiscard]] bool matches(const Call& other) const {
-    return what == other.what && dtype == other.dtype && reduction == other.reduction &&
-           numel == other.numel;
-  }
-  // One overload per collective; a missing one does not compile.
-  static Call of(const AllReduce& o) {
-    return {{}, Move::reduce_to_all, o.x.dtype, o.reduction, o.x.numel(), o.x.data, o.x.data};
-  }
-  static Call of(const AllGather& o) {
-    return {{}, Move::gather, o.x.dtype, Reduction::sum, o.x.numel(), o.x.data, o.y.data};
-  }
-  static Call of(const ReduceScatter& o) {
-    return {{}, Move::reduce_to_own, o.x.dtype, Reduction::sum, o.y.numel(), o.x.data, o.y.data};
-  }
-  static Call of(const Local auto&) { return {}; }
-
-  [[nodiscard]] std::string to_string() const {
-    return message(what, reduction == Reduction::max ? " (max) of " : " of ", numel, " x ",
-                   name_of(dtype));
-  }
-};
-
-/// Where the members of a group meet on one lane. Both counters only grow: call number c is
-/// complete once `finished` has reached c * size, and a member posts call c + 1 only after that, so
-/// nobody overwrites a slot that somebody still reads.
-struct ThreadWorld::Meeting {
-  struct alignas(64) Slot {
-    Call call;
-  };
-  Meeting(const Group& members, Lane its_lane)
-      : group{members}, lane{its_lane}, slots(static_cast<std::size_t>(members.size)) {}
-
-  Group group;
-  Lane lane;
-  std::vector<Slot> slots;
-  alignas(64) std::atomic<std::uint64_t> arrived{0};
-  alignas(64) std::atomic<std::uint64_t> finished{0};
-  std::atomic<bool> broken{false};  ///< calls did not match: no member touches memory any more
-};
 
 ThreadWorld::ThreadWorld(int size) : size_{size}, ranks_(static_cast<std::size_t>(size)) {}
 ThreadWorld::~ThreadWorld() = default;
@@ -130,10 +76,28 @@ void ThreadTransport::connect(const Group& group, Lane lane) {
 }
 
 void ThreadTransport::post(Flight& flight, Connection& connection, const ThreadWorld::Call& call) {
-  connection.meeting->slots[static_cast<std::size_t>(connection.group.position)].call = call;
-  ++connection.num_calls;
-  flight = {&connection, false};
+  ThreadWorld::Meeting::Slot& slot = connection.meeting->slot(connection.group.position);
+  slot.call = call;
+  slot.num_calls.store(++connection.num_calls, std::memory_order_release);
+  flight.connection = &connection;
+  flight.moved = false;
+  flight.is_message = false;
   connection.meeting->arrived.fetch_add(1, std::memory_order_acq_rel);
+}
+
+void ThreadTransport::post(Flight& flight, Connection& connection, const SendRecv& message) {
+  using Mailbox = ThreadWorld::Mailbox;
+  const int me = connection.group.position;
+  flight.connection = &connection;
+  flight.is_message = true;
+  flight.message = message;
+  flight.inbox = message.from < 0 ? nullptr : &connection.meeting->mailbox(message.from, me);
+  flight.outbox = message.to < 0 ? nullptr : &connection.meeting->mailbox(me, message.to);
+  if (flight.outbox == nullptr) return;
+  flight.outbox->dtype = message.x.dtype;
+  flight.outbox->numel = message.x.numel();
+  flight.outbox->source = message.x.data;
+  flight.outbox->state.store(Mailbox::State::posted, std::memory_order_release);
 }
 
 void ThreadTransport::start(const Op& op, Lane lane) {
@@ -144,14 +108,21 @@ void ThreadTransport::start(const Op& op, Lane lane) {
   Connection* connection = find(*group, lane);
   SHARDMARK_CHECK(connection != nullptr, group->to_string(), " is not connected on lane ",
                   name_of(lane));
-  ThreadWorld::Call call = std::visit([](const auto& o) { return ThreadWorld::Call::of(o); }, op);
-  call.what = name_of(op);
   count(op);
-  post(flight, *connection, call);
+  std::visit(overloaded{
+                 [&](const SendRecv& o) { post(flight, *connection, o); },
+                 [&](const Communication auto& o) {
+                   ThreadWorld::Call call = ThreadWorld::Call::of(o);
+                   call.what = name_of(op);
+                   post(flight, *connection, call);
+                 },
+                 [](const Local auto&) {},
+             },
+             op);
 }
 
 void ThreadTransport::start_exchange(std::span<const std::byte> mine, std::span<std::byte> all) {
-  ThreadWorld::Call call{.what = "exchange"};
+  ThreadWorld::Call call{.what = "exchange", .move = ThreadWorld::Call::Move::gather_to_all};
   call.numel = static_cast<std::int64_t>(mine.size());
   call.source = mine.data();
   call.target = all.data();
@@ -179,15 +150,31 @@ void ThreadTransport::do_my_parts() {
 }
 
 bool ThreadTransport::advance(Flight& flight) {
+  if (flight.is_message) return advance_message(flight);
   if (!do_my_part(flight)) return false;
   const ThreadWorld::Meeting& meeting = *flight.connection->meeting;
   const std::uint64_t all = flight.connection->num_calls * meeting.slots.size();
   if (meeting.finished.load(std::memory_order_acquire) < all) return false;
-  flight = {};
+  flight.connection = nullptr;
   return true;
 }
 
+bool ThreadTransport::advance_message(Flight& flight) {
+  const bool received = receive(flight);
+  const bool sent =
+      flight.outbox == nullptr ||
+      flight.outbox->state.load(std::memory_order_acquire) == ThreadWorld::Mailbox::State::empty;
+  if (received && sent) {
+    flight.connection = nullptr;
+    return true;
+  }
+  if (!received) check_peer(flight, flight.message.from);
+  if (!sent) check_peer(flight, flight.message.to);
+  return false;
+}
+
 bool ThreadTransport::do_my_part(Flight& flight) {
+  if (flight.is_message) return receive(flight);
   if (flight.moved) return true;
   ThreadWorld::Meeting& meeting = *flight.connection->meeting;
   const std::uint64_t all = flight.connection->num_calls * meeting.slots.size();
@@ -196,55 +183,6 @@ bool ThreadTransport::do_my_part(Flight& flight) {
   flight.moved = true;
   meeting.finished.fetch_add(1, std::memory_order_acq_rel);
   return true;
-}
-
-/// Every member compares all calls with the first member's, so all of them throw the same error.
-void ThreadTransport::move_bytes(const Connection& connection) {
-  const auto& slots = connection.meeting->slots;
-  const ThreadWorld::Call& first = slots.front().call;
-  for (int member = 1; member < connection.group.size; ++member) {
-    const ThreadWorld::Call& other = slots[static_cast<std::size_t>(member)].call;
-    if (other.matches(first)) continue;
-    connection.meeting->broken.store(true, std::memory_order_release);
-    throw Error{message("rank ", connection.group.world_rank(member), " called ", other.to_string(),
-                        " where rank ", connection.group.world_rank(0), " called ",
-                        first.to_string(), " on ", connection.group.to_string())};
-  }
-  if (first.move != ThreadWorld::Call::Move::gather) {
-    reduce_part(connection);
-    return;
-  }
-  const auto bytes = static_cast<std::size_t>(
-      first.what == "exchange" ? first.numel : first.numel * size_of(first.dtype));
-  std::byte* to = slots[static_cast<std::size_t>(connection.group.position)].call.target;
-  for (const auto& slot : slots) {
-    if (bytes > 0 && slot.call.source != to) std::memcpy(to, slot.call.source, bytes);
-    to += bytes;
-  }
-}
-
-/// This member's part of a reduction: of an all-reduce a share of whole cache lines, written to all
-/// members; of a reduce-scatter its own block.
-void ThreadTransport::reduce_part(const Connection& connection) {
-  const auto& slots = connection.meeting->slots;
-  const ThreadWorld::Call& mine = slots[static_cast<std::size_t>(connection.group.position)].call;
-  const bool scatter = mine.move == ThreadWorld::Call::Move::reduce_to_own;
-  if (!scatter && connection.group.size == 1) return;
-  const std::int64_t line = 64 / size_of(mine.dtype);
-  const std::int64_t lines = (mine.numel + line - 1) / line;
-  const std::int64_t share =
-      scatter ? mine.numel : (lines + connection.group.size - 1) / connection.group.size * line;
-  const std::int64_t first = share * connection.group.position;
-  const std::int64_t count = scatter ? share : std::min(share, mine.numel - first);
-  if (count <= 0) return;
-  sources_.clear();
-  targets_.clear();
-  for (const auto& slot : slots) {
-    sources_.push_back(slot.call.source + first * size_of(mine.dtype));
-    if (!scatter) targets_.push_back(slot.call.target + first * size_of(mine.dtype));
-  }
-  if (scatter) targets_.push_back(mine.target);
-  reduce(mine.dtype, mine.reduction, sources_, targets_, count);
 }
 
 std::string ThreadTransport::find_dead_peer() { return world_.trouble_seen_by(rank()); }
@@ -272,15 +210,30 @@ void ThreadTransport::withdraw() noexcept {
   withdraw(exchange_flight_);
 }
 
+/// A message that nobody has begun to copy is taken back; one that is being copied is there soon.
+void ThreadTransport::withdraw_message(Flight& flight) noexcept {
+  using State = ThreadWorld::Mailbox::State;
+  if (flight.outbox != nullptr) {
+    State expected = State::posted;
+    if (!flight.outbox->state.compare_exchange_strong(expected, State::empty))
+      while (flight.outbox->state.load(std::memory_order_acquire) == State::claimed)
+        std::this_thread::yield();
+  }
+  flight.connection = nullptr;
+}
+
 void ThreadTransport::withdraw(Flight& flight) noexcept {
   if (flight.connection == nullptr) return;
+  if (flight.is_message) return withdraw_message(flight);
   ThreadWorld::Meeting& meeting = *flight.connection->meeting;
   const std::uint64_t all = flight.connection->num_calls * meeting.slots.size();
   std::uint64_t arrived = meeting.arrived.load(std::memory_order_acquire);
   // Unless all have arrived nobody has looked at our pointers; taking our arrival back keeps it so.
   while (arrived < all)
     if (meeting.arrived.compare_exchange_weak(arrived, arrived - 1, std::memory_order_acq_rel)) {
-      flight = {};
+      meeting.slot(flight.connection->group.position)
+          .num_calls.store(flight.connection->num_calls - 1, std::memory_order_release);
+      flight.connection = nullptr;
       return;
     }
   // Otherwise do our part and let the others do theirs, unless they fail as well.
@@ -303,7 +256,7 @@ void ThreadTransport::withdraw(Flight& flight) noexcept {
     }
     std::this_thread::yield();
   }
-  flight = {};
+  flight.connection = nullptr;
 }
 
 void ThreadTransport::abort(int exit_code) {

@@ -31,6 +31,7 @@ class ThreadWorld {
  private:
   friend class ThreadTransport;
   struct Call;
+  struct Mailbox;
   struct Meeting;
   struct Rank {
     enum class State : std::uint8_t { runs, gave_up, failed, ended };
@@ -47,9 +48,10 @@ class ThreadWorld {
   std::vector<std::unique_ptr<Meeting>> meetings_;
 };
 
-/// Ranks as threads of one process. A communication is a meeting: members post their pointers and
-/// arrive; once all are there, each member's `test` reduces its own part straight from and to all
-/// members' memory. Bytes move only in `test`, without locks.
+/// Ranks as threads of one process. A collective is a meeting: members post their pointers and
+/// arrive; once all are there, each member's `test` copies or reduces its own part straight from
+/// and to all members' memory. A message waits in the mailbox of its two members until the receiver
+/// copies it straight from the sender's memory. Bytes move only in `test`, without locks.
 class ThreadTransport final : public Transport {
  public:
   ThreadTransport(ThreadWorld& world, int rank);
@@ -73,7 +75,12 @@ class ThreadTransport final : public Transport {
   };
   struct Flight {
     Connection* connection{nullptr};  ///< null when nothing is in flight
-    bool moved{false};                ///< this member's part is done
+    bool moved{false};                ///< this member's part of a collective is done
+    // Of a SendRecv:
+    bool is_message{false};
+    ThreadWorld::Mailbox* outbox{nullptr};  ///< null when nothing is sent, or the message is taken
+    ThreadWorld::Mailbox* inbox{nullptr};   ///< null when nothing is received, or all is there
+    SendRecv message{};
   };
 
   void start_exchange(std::span<const std::byte> mine, std::span<std::byte> all) override;
@@ -81,13 +88,22 @@ class ThreadTransport final : public Transport {
 
   [[nodiscard]] Connection* find(const Group& group, Lane lane);
   void post(Flight& flight, Connection& connection, const ThreadWorld::Call& call);
-  /// True once all members have done their parts.
+  void post(Flight& flight, Connection& connection, const SendRecv& message);
+  /// True once all members have done their parts, or the message's two sides.
   [[nodiscard]] bool advance(Flight& flight);
   /// Moves this member's bytes once all members have arrived; true if that is done.
   bool do_my_part(Flight& flight);
   void do_my_parts();
+  [[nodiscard]] bool advance_message(Flight& flight);
+  /// Takes the message that has come, if it has; true if none is outstanding.
+  bool receive(Flight& flight);
+  void check_message(const Flight& flight) const;
+  void check_peer(const Flight& flight, int peer) const;
   void withdraw(Flight& flight) noexcept;
+  void withdraw_message(Flight& flight) noexcept;
+  void check_calls(const Connection& connection) const;
   void move_bytes(const Connection& connection);
+  void exchange_by_counts(const Connection& connection);
   void reduce_part(const Connection& connection);
 
   ThreadWorld& world_;
@@ -97,7 +113,7 @@ class ThreadTransport final : public Transport {
   Connection exchange_connection_;
   Flight exchange_flight_;
   std::vector<Endpoint> endpoints_;
-  std::vector<const std::byte*> sources_;  ///< scratch, so that nothing is allocated in `test`
+  std::vector<const std::byte*> sources_;  ///< scratch: `test` allocates nothing
   std::vector<std::byte*> targets_;
 };
 

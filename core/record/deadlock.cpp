@@ -40,7 +40,10 @@ class LaneRunner {
   struct Queue {
     std::vector<const OpRecord*> ops;
     std::size_t head{0};
+    int num_open{0};  ///< sides of the SendRecv at the head that have met nobody yet
   };
+  /// One side of a message: the channel, the members it goes from and to, and whether it is sent.
+  using Side = std::tuple<ChannelKey, int, int, bool>;
   struct SignalState {
     const OpRecord* record{nullptr};
     bool reached{false};
@@ -67,7 +70,34 @@ class LaneRunner {
       if (!state.reached) state.waiting.push_back(lane);
       return state.reached;
     }
+    if (const auto* message = std::get_if<SendRecv>(&head.op))
+      return meet(lane, *message, head.lane);
     return meet(lane, *group_of(head.op), head.lane);
+  }
+
+  bool meet(std::size_t lane, const SendRecv& o, Lane name) {
+    const ChannelKey channel = channel_key(o.group, name);
+    const int me = o.group.position;
+    lanes_[lane].num_open = (o.to >= 0 ? 1 : 0) + (o.from >= 0 ? 1 : 0);
+    if (o.to >= 0) meet_side(lane, {channel, me, o.to, true});
+    if (o.from >= 0) meet_side(lane, {channel, o.from, me, false});
+    return lanes_[lane].num_open == 0;
+  }
+
+  void meet_side(std::size_t lane, const Side& mine) {
+    Side other = mine;
+    std::get<bool>(other) = !std::get<bool>(mine);
+    const auto found = open_sides_.find(other);
+    if (found == open_sides_.end()) {
+      open_sides_[mine] = lane;
+      return;
+    }
+    const std::size_t peer = found->second;
+    open_sides_.erase(found);
+    --lanes_[lane].num_open;
+    if (--lanes_[peer].num_open > 0 || peer == lane) return;
+    ++lanes_[peer].head;
+    ready_.push_back(peer);
   }
 
   bool meet(std::size_t lane, const Group& group, Lane name) {
@@ -90,14 +120,28 @@ class LaneRunner {
       if (queue.head == queue.ops.size()) continue;
       const std::size_t rank = lane / num_lanes;
       const OpRecord& head = *queue.ops[queue.head];
-      const auto* await = std::get_if<Await>(&head.op);
       problems.push_back(message("rank ", rank, " lane ", name_of(head.lane), " is stuck at ",
-                                 describe(head), ": waits for ",
-                                 await != nullptr
-                                     ? missing_signal(rank, await->fence)
-                                     : missing_members(*group_of(head.op), head.lane)));
+                                 describe(head), ": waits for ", missing(rank, head)));
     }
     return problems;
+  }
+
+  [[nodiscard]] std::string missing(std::size_t rank, const OpRecord& head) const {
+    if (const auto* await = std::get_if<Await>(&head.op)) return missing_signal(rank, await->fence);
+    if (const auto* message = std::get_if<SendRecv>(&head.op))
+      return missing_sides(*message, head.lane);
+    return missing_members(*group_of(head.op), head.lane);
+  }
+
+  [[nodiscard]] std::string missing_sides(const SendRecv& o, Lane lane) const {
+    const ChannelKey channel = channel_key(o.group, lane);
+    const int me = o.group.position;
+    std::string text;
+    if (open_sides_.contains({channel, me, o.to, true}))
+      text = message("rank ", o.group.world_rank(o.to), " to receive");
+    if (open_sides_.contains({channel, o.from, me, false}))
+      text += message(text.empty() ? "" : " and ", "rank ", o.group.world_rank(o.from), " to send");
+    return text + " on " + o.group.to_string();
   }
 
   [[nodiscard]] std::string missing_signal(std::size_t rank, Fence fence) const {
@@ -122,6 +166,7 @@ class LaneRunner {
   std::vector<Queue> lanes_;                                   ///< index(rank, lane)
   std::vector<std::map<std::uint32_t, SignalState>> signals_;  ///< by rank, fence id
   std::map<ChannelKey, std::vector<std::size_t>> arrived_;
+  std::map<Side, std::size_t> open_sides_;  ///< the lane that waits with it
   std::vector<std::size_t> ready_;
 };
 

@@ -21,36 +21,65 @@ struct Signature {
   DType dtype{DType::f32};
   std::int64_t bytes{0};
   Reduction reduction{Reduction::sum};
+  int root{-1};
+  std::vector<std::int64_t> counts{};
   bool operator==(const Signature&) const = default;
 };
 
+// One overload per collective; of two tensors the smaller one, which every member has.
+Signature signature_of(const AllReduce& o) { return {0, o.x.dtype, o.x.bytes(), o.reduction}; }
+Signature signature_of(const AllGather& o) { return {0, o.y.dtype, o.y.bytes()}; }
+Signature signature_of(const ReduceScatter& o) { return {0, o.x.dtype, o.x.bytes(), o.reduction}; }
+Signature signature_of(const AllToAll& o) { return {0, o.x.dtype, o.x.bytes()}; }
+Signature signature_of(const AllToAllV& o) {
+  return {0, o.x.dtype, 0, Reduction::sum, -1, {o.counts.begin(), o.counts.end()}};
+}
+Signature signature_of(const Broadcast& o) {
+  return {0, o.y.dtype, o.y.bytes(), Reduction::sum, o.root};
+}
+Signature signature_of(const Reduce& o) { return {0, o.x.dtype, o.x.bytes(), o.reduction, o.root}; }
+Signature signature_of(const Gather& o) {
+  return {0, o.x.dtype, o.x.bytes(), Reduction::sum, o.root};
+}
+Signature signature_of(const Scatter& o) {
+  return {0, o.y.dtype, o.y.bytes(), Reduction::sum, o.root};
+}
+Signature signature_of(const SendRecv&) { return {}; }  // matched by pairs
+Signature signature_of(const Barrier&) { return {}; }
+Signature signature_of(const Local auto&) { return {}; }
+
 Signature signature(const Op& op) {
-  return std::visit(overloaded{
-                        [&](const AllReduce& o) {
-                          return Signature{op.index(), o.x.dtype, o.x.bytes(), o.reduction};
-                        },
-                        [&](const AllGather& o) {
-                          return Signature{op.index(), o.y.dtype, o.y.bytes()};
-                        },
-                        [&](const ReduceScatter& o) {
-                          return Signature{op.index(), o.x.dtype, o.x.bytes()};
-                        },
-                        [&](const Local auto&) { return Signature{op.index()}; },
-                    },
-                    op);
+  Signature result = std::visit([](const auto& o) { return signature_of(o); }, op);
+  result.kind = op.index();
+  return result;
 }
 
 std::string describe_call(const OpRecord& record) {
   const Signature s = signature(record.op);
-  return message(describe(record), " of ", s.bytes, " bytes ", name_of(s.dtype),
-                 s.reduction == Reduction::max ? " (max)" : "");
+  std::string text = describe(record);
+  if (!std::holds_alternative<Barrier>(record.op))
+    text += message(" of ", s.bytes, " bytes ", name_of(s.dtype));
+  if (s.reduction != Reduction::sum) text += message(" (", name_of(s.reduction), ")");
+  if (s.root >= 0) text += message(" with root ", s.root);
+  if (!s.counts.empty()) {
+    text += ", counts";
+    for (const std::int64_t count : s.counts) text += ' ' + std::to_string(count);
+  }
+  return text;
 }
 
-/// One communicator and what each member, by world rank, submits on it.
+/// What one member sends to another and what that receives from it, in order.
+struct Messages {
+  Calls sent, received;
+};
+
+/// One communicator and what each member submits on it.
 struct Channel {
   Group group;
   Lane lane{Lane::compute};
-  std::map<int, Calls> calls;
+  const OpRecord* first{nullptr};
+  std::map<int, Calls> calls;                        ///< collectives, by world rank
+  std::map<std::pair<int, int>, Messages> messages;  ///< by members (from, to)
 };
 
 bool same_call(const OpRecord& a, const OpRecord& b, bool with_paths) {
@@ -117,6 +146,49 @@ void compare_members(const Channel& channel, Problems& problems) {
   }
 }
 
+std::string describe_side(const Calls& calls, std::size_t at, bool sends) {
+  if (at >= calls.size()) return "nothing";
+  const auto& o = std::get<SendRecv>(calls[at]->op);
+  const Tensor& tensor = sends ? o.x : o.y;
+  return message(tensor.bytes(), " bytes ", name_of(tensor.dtype), " at ", describe(*calls[at]));
+}
+
+void compare_messages(const Channel& channel, Problems& problems) {
+  for (const auto& [pair, messages] : channel.messages) {
+    const auto& [sent, received] = messages;
+    const std::size_t both = std::min(sent.size(), received.size());
+    std::size_t at = 0;
+    const auto equal = [&] {
+      const Tensor& x = std::get<SendRecv>(sent[at]->op).x;
+      const Tensor& y = std::get<SendRecv>(received[at]->op).y;
+      return x.dtype == y.dtype && x.bytes() == y.bytes();
+    };
+    while (at < both && equal()) ++at;
+    if (at == sent.size() && at == received.size()) continue;
+    problems.push_back(
+        message(channel.group.to_string(), " lane ", name_of(channel.lane), ", message ", at,
+                " from rank ", channel.group.world_rank(pair.first), " to rank ",
+                channel.group.world_rank(pair.second), ": sends ", describe_side(sent, at, true),
+                ", receives ", describe_side(received, at, false)));
+  }
+}
+
+/// Adds one rank's call to its channel.
+void add_call(Channel& channel, int rank, const OpRecord& record, Problems& problems) {
+  const auto* o = std::get_if<SendRecv>(&record.op);
+  if (o == nullptr) {
+    channel.calls[rank].push_back(&record);
+    return;
+  }
+  const int me = o->group.position;
+  for (const int peer : {o->to, o->from})
+    if (peer < -1 || peer >= o->group.size)
+      problems.push_back(message("rank ", rank, ": ", describe(record), " with member ", peer,
+                                 " of ", o->group.to_string(), ", which has none"));
+  if (o->to >= 0) channel.messages[{me, o->to}].sent.push_back(&record);
+  if (o->from >= 0) channel.messages[{o->from, me}].received.push_back(&record);
+}
+
 /// Sorts all communication by communicator; a group of one needs nobody to match.
 std::map<ChannelKey, Channel> collect(std::span<const std::vector<OpRecord>> ranks,
                                       Problems& problems) {
@@ -131,8 +203,8 @@ std::map<ChannelKey, Channel> collect(std::span<const std::vector<OpRecord>> ran
                                    group->position, " of ", group->to_string(),
                                    ", which is another rank"));
       auto [at, is_new] = channels.try_emplace(channel_key(*group, record.lane));
-      if (is_new) at->second = Channel{*group, record.lane, {}};
-      at->second.calls[rank].push_back(&record);
+      if (is_new) at->second = Channel{*group, record.lane, &record, {}, {}};
+      add_call(at->second, rank, record, problems);
     }
   }
   return channels;
@@ -149,13 +221,15 @@ bool all_members_exist(const Group& group, std::size_t num_ranks) {
 std::vector<std::string> check_matching(std::span<const std::vector<OpRecord>> ranks) {
   Problems problems;
   for (const auto& [key, channel] : collect(ranks, problems)) {
-    if (all_members_exist(channel.group, ranks.size()))
+    if (all_members_exist(channel.group, ranks.size())) {
       compare_members(channel, problems);
-    else
+      compare_messages(channel, problems);
+    } else {
       problems.push_back(message(channel.group.to_string(), " lane ", name_of(channel.lane),
                                  " has a member outside ranks 0 to ",
                                  static_cast<std::int64_t>(ranks.size()) - 1, ", first used by ",
-                                 describe_call(*channel.calls.begin()->second.front())));
+                                 describe(*channel.first)));
+    }
   }
   return problems;
 }

@@ -20,6 +20,8 @@ void run(const Op& op) {
                  [](const SumRows& o) { run(o); },
                  [](const Copy& o) { run(o); },
                  [](const Fill& o) { run(o); },
+                 [](const Combine& o) { run(o); },
+                 [](const Divide& o) { run(o); },
                  [](const Gelu& o) { run(o); },
                  [](const GeluBackward& o) { run(o); },
                  [](const SwiGlu& o) { run(o); },
@@ -35,11 +37,14 @@ void run(const Op& op) {
                  [](const CrossEntropySum& o) { run(o); },
                  [](const CrossEntropyLoss& o) { run(o); },
                  [](const CrossEntropyBackward& o) { run(o); },
-                 [](const AllReduce&) {},
-                 [](const AllGather& o) {
-                   run(Copy{o.x, o.y});
+                 [](const AllReduce& o) {
+                   if (o.y) run(Copy{o.x, o.y});
                  },
-                 [](const ReduceScatter& o) {
+                 [](const SendRecv& o) {
+                   if (o.to >= 0 && o.from >= 0) run(Copy{o.x, o.y});
+                 },
+                 [](const Barrier&) {},
+                 [](const Communication auto& o) {
                    run(Copy{o.x, o.y});
                  },
                  [](const Signal&) {},

@@ -2,6 +2,7 @@
 
 #include "core/bf16.hpp"
 #include "core/error.hpp"
+#include "core/f16.hpp"
 
 namespace shardmark::reference {
 namespace {
@@ -14,6 +15,12 @@ double element(const Tensor& tensor, std::int64_t index) {
       return static_cast<double>(to_float(tensor.as<std::uint16_t>()[index]));
     case DType::i32:
       return static_cast<double>(tensor.as<std::int32_t>()[index]);
+    case DType::f64:
+      return tensor.as<double>()[index];
+    case DType::f16:
+      return static_cast<double>(from_f16(tensor.as<std::uint16_t>()[index]));
+    case DType::i8:
+      return static_cast<double>(tensor.as<std::int8_t>()[index]);
   }
   return 0;
 }
@@ -27,7 +34,17 @@ void set_element(const Tensor& tensor, std::int64_t index, double value) {
       tensor.as<std::uint16_t>()[index] = to_bf16(static_cast<float>(value));
       break;
     case DType::i32:
-      tensor.as<std::int32_t>()[index] = static_cast<std::int32_t>(value);
+      tensor.as<std::int32_t>()[index] =
+          static_cast<std::int32_t>(static_cast<std::int64_t>(value));
+      break;
+    case DType::f64:
+      tensor.as<double>()[index] = value;
+      break;
+    case DType::f16:
+      tensor.as<std::uint16_t>()[index] = to_f16(static_cast<float>(value));
+      break;
+    case DType::i8:
+      tensor.as<std::int8_t>()[index] = static_cast<std::int8_t>(static_cast<std::int64_t>(value));
       break;
   }
 }

@@ -12,6 +12,8 @@ void run(const AddBias& op);
 void run(const SumRows& op);
 void run(const Copy& op);
 void run(const Fill& op);
+void run(const Combine& op);
+void run(const Divide& op);
 void run(const Gelu& op);
 void run(const GeluBackward& op);
 void run(const SwiGlu& op);

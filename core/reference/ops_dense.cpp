@@ -1,6 +1,9 @@
 #include "core/reference/matrix.hpp"
 #include "core/reference/ops.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 namespace shardmark::reference {
 namespace {
 
@@ -54,6 +57,35 @@ void run(const Copy& op) { Matrix{op.x}.store(op.y); }
 void run(const Fill& op) {
   Matrix x{op.x.rows(), op.x.cols()};
   for (std::int64_t i = 0; i < op.x.numel(); ++i) x[i] = static_cast<double>(op.value);
+  x.store(op.x);
+}
+
+void run(const Combine& op) {
+  Matrix y{op.y};
+  const Matrix x{op.x};
+  for (std::int64_t i = 0; i < op.y.numel(); ++i) switch (op.reduction) {
+      case Reduction::sum:
+      case Reduction::avg:
+        y[i] += x[i];
+        break;
+      case Reduction::prod:
+        y[i] *= x[i];
+        break;
+      case Reduction::max:
+        y[i] = std::max(y[i], x[i]);
+        break;
+      case Reduction::min:
+        y[i] = std::min(y[i], x[i]);
+        break;
+    }
+  y.store(op.y);
+}
+
+void run(const Divide& op) {
+  const bool is_integer = op.x.dtype == DType::i32 || op.x.dtype == DType::i8;
+  Matrix x{op.x};
+  for (std::int64_t i = 0; i < op.x.numel(); ++i)
+    x[i] = is_integer ? std::trunc(x[i] / op.divisor) : x[i] / op.divisor;
   x.store(op.x);
 }
 
