@@ -57,7 +57,7 @@ def with_flags(table):
     """Booleans are `true` and `false` in the files; a row without a model has an empty name."""
     if "model" in table:
         table["model"] = table["model"].fillna("")
-    for flag in ("sp", "overlap"):
+    for flag in {"sp", "overlap", "in_place"} & set(table):
         table[flag] = table[flag].astype(str).str.lower() == "true"
     return table
 
@@ -96,8 +96,10 @@ class Run:
         ranks = "ranks are threads"
         if self.info.get("transport") == "mpi":
             ranks = self.info.get("mpi", "MPI").replace(" Version:", "")
-        return (f"{machine.get('cpu', 'unknown CPU')}, {machine.get('cores', '?')} cores, {ranks}, "
-                f"oneDNN {self.info.get('onednn', '?')}")
+        parts = [machine.get("cpu", "unknown CPU"), f"{machine.get('cores', '?')} cores", ranks]
+        if "onednn" in self.info:
+            parts.append(f"oneDNN {self.info['onednn']}")
+        return ", ".join(parts)
 
     def footer(self):
         commit = str(self.info.get("commit", "unknown"))[:10]
@@ -128,7 +130,7 @@ def save(run, out, figure, name, title, conventions, labels=None):
     if labels:
         figure.legend(labels.values(), labels.keys(), fontsize=8, frameon=False, ncol=5,
                       loc="upper left", bbox_to_anchor=(0.01, 1 - (top - 0.08) / height))
-        top += 0.2
+        top += 0.04 + 0.16 * -(-len(labels) // 5)
     figure.tight_layout(rect=(0, (0.15 + 0.12 * len(footer)) / height, 1, 1 - top / height))
     path = out / f"{name}.png"
     figure.savefig(path, dpi=130)
