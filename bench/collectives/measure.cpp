@@ -1,0 +1,219 @@
+#include "bench/collectives/measure.hpp"
+
+#include "bench/collectives/check.hpp"
+#include "bench/collectives/overlap.hpp"
+#include "bench/collectives/waits.hpp"
+#include "bench/harness/statistics.hpp"
+#include "bench/harness/together.hpp"
+#include "core/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace shardmark::bench::collectives {
+namespace {
+
+constexpr double shortest_sample_us = 100;
+constexpr std::size_t most_ops_queued = 20'000;
+
+/// What the busiest member's link carries, by the formula.
+double analytic_bytes(const Point& point, const Call& call) {
+  if (point.collective == Collective::all_to_all_v) return bytes_wire_of(native_op(call));
+  if (point.group_size == 1) return 0;
+  return busbw_factor(point.collective, point.group_size) * static_cast<double>(point.size_bytes);
+}
+
+}  // namespace
+
+Meter::Meter(const Options& options, const World& world, Workspace& workspace, const Clocks& clocks,
+             Transport& transport, std::function<bool()> interrupted)
+    : options_{options},
+      world_{world},
+      workspace_{workspace},
+      clocks_{clocks},
+      transport_{transport},
+      interrupted_{std::move(interrupted)} {}
+
+bool Meter::takes_part(Who who) const {
+  return who == Who::all || same_members(world_.group, world_.mesh.group(0, world_.axis));
+}
+
+Meter::Entry Meter::make_entry(const Series& series, const Series::Size& size, const Task& task) {
+  Entry entry;
+  Row& row = entry.row;
+  row.point = series.point;
+  row.point.algorithm = task.variant.way->algorithm;
+  row.point.in_place = task.variant.in_place;
+  row.point.count = size.count;
+  row.point.size_bytes = size.size_bytes;
+  row.chosen = task.chosen;
+  row.rank_scope = name_of(options_.scope);
+  row.oversubscribed = transport_.wait_policy().yield;
+  entry.call = workspace_.make_call(row.point, size.block_numel, row.point.in_place);
+  entry.runnable = workspace_.make_runnable(row.point, task.plan, entry.call);
+  return entry;
+}
+
+/// One sample: a barrier, `count` calls, and the time of one of them on the rank that -a means.
+double Meter::take_sample(const Runnable& runnable, int count, Who who) {
+  struct Report {
+    double time_us;
+    bool interrupted;
+  };
+  const bool active = takes_part(who);
+  const auto waiting = active ? Transport::Waiting::active : Transport::Waiting::idle;
+  transport_.barrier(waiting);
+  double mine_us = -1;
+  if (active) {
+    const std::int64_t begin = now_ns();
+    workspace_.run(runnable, count, options_.blocking);
+    mine_us = static_cast<double>(now_ns() - begin) / 1e3 / count;
+  }
+  const bool interrupted = interrupted_ && interrupted_();
+  std::vector<double> times_us;
+  bool any_interrupted = false;
+  for (const Report& report : exchange_all(transport_, Report{mine_us, interrupted}, waiting)) {
+    if (report.time_us >= 0) times_us.push_back(report.time_us);
+    any_interrupted = any_interrupted || report.interrupted;
+  }
+  if (any_interrupted) throw Interrupted{};
+  switch (options_.scope) {
+    case Scope::rank_0:
+      return times_us.front();
+    case Scope::average:
+      return std::accumulate(times_us.begin(), times_us.end(), 0.0) /
+             static_cast<double>(times_us.size());
+    case Scope::minimum:
+      return std::ranges::min(times_us);
+    case Scope::maximum:
+      break;
+  }
+  return std::ranges::max(times_us);
+}
+
+/// Untimed samples; the last one says how many calls make a sample long enough.
+void Meter::warm_up(Entry& entry) {
+  const int count = std::max(1, options_.warmup);
+  double latest_us = 0;
+  for (int i = 0; i < count; ++i) latest_us = take_sample(entry.runnable, 1, Who::all);
+  // A single call pays for the barrier before it; a few in a row do not.
+  if (latest_us < shortest_sample_us) latest_us = take_sample(entry.runnable, 10, Who::all);
+  const double wanted = std::ceil(shortest_sample_us / std::max(latest_us, 0.05));
+  const std::size_t num_ops = std::max<std::size_t>(1, entry.runnable.ops().size());
+  const double most = std::max(1.0, static_cast<double>(most_ops_queued / num_ops));
+  const double calls = std::clamp(wanted, static_cast<double>(options_.aggregate), 1000.0);
+  // Ranks may differ in their own number of ops.
+  entry.row.inner_calls =
+      static_cast<int>(-transport_.maximum(-std::max(1.0, std::min(calls, most))));
+  entry.row.warmup = count;
+}
+
+/// Round robin over the entries until every median is known well enough or time is up.
+void Meter::sample(std::vector<Entry>& entries) {
+  const double budget_s = options_.max_time_s * static_cast<double>(entries.size());
+  const StopRule rule{options_.min_samples, budget_s};
+  const std::int64_t begin = now_ns();
+  for (int round = 0;; ++round) {
+    bool all_stop = true;
+    // Rank 0's clock, so that all ranks decide alike.
+    const double elapsed_s =
+        exchange_all(transport_, static_cast<double>(now_ns() - begin) / 1e9).front();
+    for (const Entry& entry : entries)
+      all_stop =
+          all_stop && (options_.iterations > 0 ? round >= options_.iterations
+                                               : should_stop(rule, entry.samples_us, elapsed_s));
+    if (all_stop) return;
+    for (Entry& entry : entries) {
+      entry.samples_us.push_back(take_sample(entry.runnable, entry.row.inner_calls, Who::all));
+      if (world_.num_groups > 1)
+        entry.alone_us.push_back(
+            take_sample(entry.runnable, entry.row.inner_calls, Who::first_group));
+    }
+  }
+}
+
+/// One call, its bytes by formula, by plan and as the transport counted them.
+void Meter::count_bytes(Entry& entry) {
+  struct Bytes {
+    double analytic, plan, observed;
+  };
+  const double before = transport_.bytes_started();
+  workspace_.run(entry.runnable, 1, false);
+  const Bytes mine{analytic_bytes(entry.row.point, entry.call), entry.runnable.bytes_plan(),
+                   transport_.bytes_started() - before};
+  const std::vector<Bytes> all = exchange_all(transport_, mine);
+  Row& row = entry.row;
+  row.bytes_plan = -1;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    row.bytes_analytic = std::max(row.bytes_analytic, all[rank].analytic);
+    row.bytes_observed = std::max(row.bytes_observed, all[rank].observed);
+    row.bytes_plan = std::max(row.bytes_plan, all[rank].plan);
+    if (all[rank].plan < 0 || std::abs(all[rank].plan - all[rank].observed) < 0.5) continue;
+    row.status = Status::failed;
+    row.reason = message("rank ", rank, " sent ", all[rank].observed, " bytes, its plan says ",
+                         all[rank].plan);
+  }
+  const bool pairs = row.point.pattern != Pattern::none && row.point.pattern != Pattern::ring;
+  if (pairs || row.bytes_plan >= 0 || std::abs(row.bytes_analytic - row.bytes_observed) < 0.5)
+    return;
+  row.status = Status::failed;
+  row.reason = message("the busiest rank moved ", row.bytes_observed, " bytes, the formula says ",
+                       row.bytes_analytic);
+}
+
+/// One call on exact data; every element of the output is compared.
+void Meter::check(Entry& entry) {
+  if (!options_.check || entry.row.point.collective == Collective::barrier) return;
+  prepare_exact(entry.row.point, entry.call);
+  transport_.barrier();
+  workspace_.run(entry.runnable, 1, false);
+  const Verification mine = verify_exact(entry.row.point, entry.call);
+  Row& row = entry.row;
+  row.checked = true;
+  row.num_wrong = static_cast<std::int64_t>(transport_.sum(static_cast<double>(mine.num_wrong)));
+  const std::vector<std::string> failures = transport_.gather(mine.first_wrong);
+  for (std::size_t rank = 0; rank < failures.size() && row.failure.empty(); ++rank)
+    if (!failures[rank].empty()) row.failure = message("rank ", rank, ": ", failures[rank]);
+  if (row.num_wrong == 0) return;
+  row.status = Status::failed;
+  row.reason = message("check failed: ", row.num_wrong, " wrong; ", row.failure);
+}
+
+void Meter::finish(Entry& entry) {
+  Row& row = entry.row;
+  row.time = summarize(entry.samples_us);
+  if (row.point.pattern == Pattern::ping_pong)
+    for (double* time : {&row.time.p50, &row.time.p10, &row.time.p95, &row.time.p99, &row.time.min,
+                         &row.time.max, &row.time.mean})
+      *time /= 2;
+  if (!entry.alone_us.empty()) row.alone_us = median(entry.alone_us);
+}
+
+std::vector<Row> Meter::measure(const Series& series, const Series::Size& size,
+                                const std::vector<Task>& tasks, double copy_GBps) {
+  std::vector<Entry> entries;
+  entries.reserve(tasks.size());
+  for (const Task& task : tasks) entries.push_back(make_entry(series, size, task));
+  for (Entry& entry : entries) {
+    if (options_.check && entry.row.point.collective != Collective::barrier)
+      prepare_exact(entry.row.point, entry.call);
+    warm_up(entry);
+  }
+  sample(entries);
+  std::vector<Row> rows;
+  for (Entry& entry : entries) {
+    finish(entry);
+    count_bytes(entry);
+    entry.row.copy_GBps = copy_GBps;
+    if (options_.waits)
+      measure_waits(entry.row, entry.runnable, options_, world_, clocks_, workspace_, transport_);
+    if (!options_.matmul.empty() && !entry.row.point.in_place)
+      measure_overlap(entry.row, entry.runnable, options_, workspace_, transport_);
+    check(entry);
+    rows.push_back(std::move(entry.row));
+  }
+  return rows;
+}
+
+}  // namespace shardmark::bench::collectives

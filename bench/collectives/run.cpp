@@ -1,0 +1,263 @@
+#include "bench/collectives/run.hpp"
+
+#include "bench/collectives/clocks.hpp"
+#include "bench/collectives/fit.hpp"
+#include "bench/collectives/import.hpp"
+#include "bench/collectives/measure.hpp"
+#include "bench/collectives/report.hpp"
+#include "bench/harness/progress.hpp"
+#include "bench/harness/together.hpp"
+#include "core/error.hpp"
+#include "core/host.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <memory>
+
+namespace shardmark::bench::collectives {
+namespace {
+
+/// Part of the memory that buffers may take; the rest is for the system and the processes.
+constexpr double usable_memory = 0.9;
+
+/// Names a rank that was started with other options: it would call other collectives and hang.
+void compare_options(const std::vector<std::string>& command_line, Transport& transport) {
+  std::string mine;
+  for (std::size_t i = 1; i < command_line.size(); ++i) mine += ' ' + command_line[i];
+  const std::vector<std::string> all = transport.gather(mine);
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all.front())
+      throw InputError{message("rank ", rank, " was started with other options than rank 0:",
+                               all[rank], " instead of", all.front(), "; start all ranks alike")};
+}
+
+struct Memory {
+  std::int64_t max_bytes{0}, scratch_bytes{0};
+};
+Memory memory_of(const std::vector<Series>& all, const World& world) {
+  Memory memory;
+  for (const Series& series : all) {
+    if (series.sizes.empty() || !series.skip_reason.empty()) continue;
+    const Series::Size& largest = series.sizes.back();
+    memory.max_bytes = std::max(memory.max_bytes, largest.size_bytes);
+    for (const Way& way : series.ways)
+      memory.scratch_bytes = std::max(
+          memory.scratch_bytes, scratch_bytes_of(series, way, largest.block_numel, world.group));
+  }
+  return memory;
+}
+
+void check_memory(const Memory& memory, const std::vector<Endpoint>& endpoints) {
+  std::map<std::string, int> ranks;
+  for (const Endpoint& endpoint : endpoints) ++ranks[endpoint.host];
+  int most = 1;
+  for (const auto& [host, count] : ranks) most = std::max(most, count);
+  const double needed =
+      static_cast<double>(most) * static_cast<double>(2 * memory.max_bytes + memory.scratch_bytes);
+  const auto there = static_cast<double>(memory_total_bytes());
+  if (needed > usable_memory * there)
+    throw InputError{message("-e ", memory.max_bytes, " needs ", needed / 1e9, " GB for ", most,
+                             " ranks on one host, which has ", there / 1e9,
+                             " GB; give a smaller -e or fewer ranks per host")};
+}
+
+std::vector<std::string> hosts_of(const Transport& transport) {
+  std::vector<std::string> hosts;
+  for (const Endpoint& endpoint : transport.endpoints()) hosts.push_back(endpoint.host);
+  return hosts;
+}
+
+std::vector<std::string> notices_of(const Options& options, const Transport& transport,
+                                    const Clocks& clocks) {
+  std::vector<std::string> notices;
+  notices.push_back(
+      options.iterations > 0
+          ? message("iters: ", options.iterations,
+                    " samples of back-to-back calls that last 100 us or longer")
+          : message("iters: at least ", options.min_samples,
+                    " samples of back-to-back calls that last 100 us or longer, until "
+                    "the median is known to 1 % or ",
+                    options.max_time_s, " s per row are over"));
+  notices.push_back(
+      message(transport.size(), " ranks (", transport.name(), "); ", clocks.describe(transport)));
+  if (!options.matmul.empty())
+    notices.push_back("with-matmul: communication moves between the tiles of the product (poll)");
+  if (transport.wait_policy().yield)
+    notices.push_back(
+        "oversubscribed: more ranks than cores, so ranks take turns; do not compare times");
+  return notices;
+}
+
+Row skipped_row(const Series& series, const std::string& algorithm, const std::string& reason) {
+  Row row;
+  row.point = series.point;
+  row.point.algorithm = algorithm;
+  row.status = Status::skipped;
+  row.reason = reason;
+  return row;
+}
+
+/// The sweep on one rank.
+class Sweep {
+ public:
+  Sweep(const Options& options, const World& world, const std::vector<Series>& all, Meter& meter,
+        Workspace& workspace, Transport& transport, Report* report)
+      : options_{options},
+        world_{world},
+        meter_{meter},
+        workspace_{workspace},
+        transport_{transport},
+        report_{report},
+        progress_{count_sizes(all), ::isatty(STDERR_FILENO) != 0} {}
+
+  void measure(const Series& series, bool is_last_of_collective) {
+    on_rank_0(transport_, [&] {
+      report_->begin(series);
+      report_->add(skipped_rows(series));
+    });
+    std::vector<Row> rows;
+    if (series.skip_reason.empty()) {
+      const double copy_GBps = probe();
+      for (const Series::Size& size : series.sizes) {
+        std::vector<Row> measured = measure_size(series, size, copy_GBps);
+        std::ranges::move(measured, std::back_inserter(rows));
+      }
+    }
+    on_rank_0(transport_, [&] {
+      progress_.clear();
+      const std::vector<std::string> fits = bench::collectives::conclude(rows);
+      report_->conclude(rows, fits);
+      if (is_last_of_collective) report_->end();
+    });
+  }
+
+ private:
+  static std::size_t count_sizes(const std::vector<Series>& all) {
+    std::size_t count = 0;
+    for (const Series& series : all)
+      if (series.skip_reason.empty()) count += series.sizes.size();
+    return count;
+  }
+
+  static std::vector<Row> skipped_rows(const Series& series) {
+    std::vector<Row> rows;
+    for (const Way& way : series.ways) {
+      const std::string& reason = series.skip_reason.empty() ? way.skip_reason : series.skip_reason;
+      if (!reason.empty()) rows.push_back(skipped_row(series, way.algorithm, reason));
+    }
+    return rows;
+  }
+
+  double probe() {
+    transport_.barrier();
+    const double mine = workspace_.probe_copy_GBps();
+    return transport_.sum(mine) / transport_.size();
+  }
+
+  std::vector<Row> measure_size(const Series& series, const Series::Size& size, double copy_GBps) {
+    std::vector<Meter::Task> tasks = tasks_of(series, size);
+    const std::size_t index = num_sizes_++;
+    if (tasks.empty()) return {};
+    if (transport_.rank() == 0) {
+      Point point = series.point;
+      point.size_bytes = size.size_bytes;
+      point.algorithm = message(series.ways.size(), series.ways.size() == 1 ? " way" : " ways");
+      progress_.start(index, describe(point));
+    }
+    std::vector<Row> rows = meter_.measure(series, size, tasks, copy_GBps);
+    on_rank_0(transport_, [&] {
+      progress_.clear();
+      report_->add(rows);
+    });
+    return rows;
+  }
+
+  /// What is to be measured of a size: not what an earlier run has finished; rank 0 decides.
+  std::vector<Meter::Task> tasks_of(const Series& series, const Series::Size& size) {
+    const std::vector<Variant> variants = variants_of(series, options_.in_place);
+    std::string wanted(variants.size(), '+');
+    on_rank_0(transport_, [&] {
+      for (std::size_t i = 0; i < variants.size(); ++i) {
+        Row row;
+        row.point = series.point;
+        row.point.algorithm = variants[i].way->algorithm;
+        row.point.in_place = variants[i].in_place;
+        row.point.size_bytes = size.size_bytes;
+        if (report_->finished().contains(key_of({row, report_->run()}))) wanted[i] = '-';
+      }
+    });
+    wanted = transport_.broadcast(wanted);
+    std::vector<Meter::Task> tasks;
+    for (std::size_t i = 0; i < variants.size(); ++i)
+      if (wanted[i] == '+') tasks.push_back(task_of(series, size, variants[i]));
+    return tasks;
+  }
+
+  Meter::Task task_of(const Series&, const Series::Size&, const Variant& variant) {
+    return {variant, variant.way->plan.get(), {}};
+  }
+
+  const Options& options_;
+  const World& world_;
+  Meter& meter_;
+  Workspace& workspace_;
+  Transport& transport_;
+  Report* report_;  ///< rank 0's, null elsewhere
+  Progress progress_;
+  std::size_t num_sizes_{0};
+};
+
+}  // namespace
+
+std::optional<int> answer_alone(const Options& options, int, bool is_first) {
+  const bool importing = !options.import_files.empty();
+  if (options.print.empty() && !importing) return std::nullopt;
+  if (!is_first) return 0;
+  if (importing) return run_import(options.import_files, options.out, std::cout);
+  std::cout << options.print << std::flush;
+  return 0;
+}
+
+int run(const Options& options, const std::vector<std::string>& command_line, Transport& transport,
+        const std::function<bool()>& interrupted) {
+  compare_options(command_line, transport);
+  transport.set_wait_policy(
+      {.yield = is_oversubscribed(transport, 1), .timeout_s = options.timeout_s});
+  const World world = make_world(options, transport.rank(), hosts_of(transport));
+  const std::vector<Series> all = expand(options, world);
+  const Memory memory = memory_of(all, world);
+  check_memory(memory, transport.endpoints());
+  const Clocks clocks = align_clocks(transport);
+  Workspace workspace{world, options.fault, memory.max_bytes, memory.scratch_bytes, transport};
+  Meter meter{options, world, workspace, clocks, transport, interrupted};
+  std::unique_ptr<Report> report;
+  on_rank_0(transport, [&] {
+    report = std::make_unique<Report>(
+        options, world, RunIdentity{make_run_id(), "cpu", std::string{transport.name()}}, transport,
+        command_line, notices_of(options, transport, clocks));
+  });
+  Sweep sweep{options, world, all, meter, workspace, transport, report.get()};
+  try {
+    for (std::size_t i = 0; i < all.size(); ++i)
+      sweep.measure(all[i],
+                    i + 1 == all.size() || all[i + 1].point.collective != all[i].point.collective);
+  } catch (const Interrupted&) {
+    on_rank_0(transport, [&] { report->finish(false); });
+    throw;
+  }
+  std::string code = "0";
+  on_rank_0(transport, [&] {
+    report->finish(true);
+    if (report->num_failed() > 0)
+      code = "1";
+    else if (report->num_ok() == 0 && report->finished().empty())
+      code = "2";
+  });
+  return transport.broadcast(code).front() - '0';
+}
+
+}  // namespace shardmark::bench::collectives

@@ -1,0 +1,158 @@
+#include "bench/collectives/workspace.hpp"
+
+#include "bench/harness/statistics.hpp"
+#include "core/adaptors.hpp"
+#include "core/functions.hpp"
+#include "core/host.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+namespace shardmark::bench::collectives {
+namespace {
+
+constexpr std::int64_t line = 64;
+constexpr std::int64_t probe_bytes = std::int64_t{64} << 20U;
+
+std::int64_t rounded(std::int64_t bytes) { return (bytes + line - 1) / line * line + line; }
+
+/// `numel` elements of a byte buffer, `first` elements from its start.
+Tensor view(const Tensor& bytes, DType dtype, std::int64_t first, std::int64_t numel) {
+  Tensor tensor = bytes;
+  tensor.dtype = dtype;
+  tensor.shape = Shape{numel};
+  tensor.offset = first;
+  tensor.row_stride = numel;
+  if (tensor.data != nullptr) tensor.data += first * size_of(dtype);
+  return tensor;
+}
+
+/// A call on given memory; counts only for all_to_all_v.
+Call lay_out(const Point& point, std::int64_t block, bool in_place, const Group& group,
+             const Tensor& x_bytes, const Tensor& y_bytes, std::span<const std::int64_t> counts) {
+  Call call{point.collective, {}, {}, group, point.root, point.reduction, counts};
+  if (point.collective == Collective::barrier) return call;
+  const std::int64_t n = group.size, own = group.position * block;
+  const DType dtype = point.dtype;
+  if (point.collective == Collective::all_to_all_v) {
+    std::int64_t sent = 0, received = 0;
+    for (std::int64_t peer = 0; peer < n; ++peer) {
+      sent += counts[static_cast<std::size_t>(group.position * n + peer)];
+      received += counts[static_cast<std::size_t>(peer * n + group.position)];
+    }
+    call.x = view(x_bytes, dtype, 0, sent);
+    call.y = view(y_bytes, dtype, 0, received);
+    return call;
+  }
+  const CollectiveFacts& facts = facts_of(point.collective);
+  call.x = view(x_bytes, dtype, 0, facts.input_has_n_blocks ? n * block : block);
+  call.y = view(y_bytes, dtype, 0, facts.output_has_n_blocks ? n * block : block);
+  if (!in_place) return call;
+  if (facts.output_has_n_blocks)
+    call.x = view(y_bytes, dtype, own, block);
+  else if (facts.input_has_n_blocks)
+    call.y = view(x_bytes, dtype, own, block);
+  else
+    call.x = call.y;
+  return call;
+}
+
+/// The ops of a pattern of send_recv for this member.
+std::vector<Op> pattern_ops(const Call& call, Pattern pattern) {
+  const int me = call.group.position;
+  const bool even = me % 2 == 0;
+  const int peer = even ? me + 1 : me - 1;
+  if (peer >= call.group.size) return {};
+  const SendRecv send{call.x, {}, call.group, peer, -1};
+  const SendRecv receive{{}, call.y, call.group, -1, peer};
+  switch (pattern) {
+    case Pattern::ping:
+      if (even) return {send};
+      return {receive};
+    case Pattern::ping_pong:
+      if (even) return {send, receive};
+      return {receive, send};
+    default:
+      return {SendRecv{call.x, call.y, call.group, peer, peer}};
+  }
+}
+
+}  // namespace
+
+Workspace::Workspace(const World& world, const std::string& fault, std::int64_t max_bytes,
+                     std::int64_t scratch_bytes, Transport& transport)
+    : arena_{memory_total_bytes()},
+      kernels_{1, arena_},
+      transport_{transport},
+      cpu_{transport, arena_, kernels_},
+      fault_{fault.empty()
+                 ? nullptr
+                 : std::make_unique<FaultBackend>(cpu_, transport.rank(), parse_fault(fault))},
+      rank_{std::make_unique<Rank>(transport.rank(), world.mesh,
+                                   fault_ ? *fault_ : static_cast<Backend&>(cpu_))},
+      group_{world.group} {
+  transport_.connect(group_, lane);
+  x_ = rank_->allocate({rounded(max_bytes)}, DType::i8, Category::communication);
+  y_ = rank_->allocate({rounded(max_bytes)}, DType::i8, Category::communication);
+  if (scratch_bytes > 0)
+    scratch_ = rank_->allocate({rounded(scratch_bytes)}, DType::i8, Category::communication);
+}
+
+Call Workspace::make_call(const Point& point, std::int64_t block_numel, bool in_place) {
+  if (point.collective == Collective::all_to_all_v)
+    counts_ = uneven_counts(group_.size, block_numel);
+  return lay_out(point, block_numel, in_place, group_, x_.tensor(), y_.tensor(), counts_);
+}
+
+Runnable Workspace::make_runnable(const Point& point, const Plan* plan, const Call& call) {
+  if (plan != nullptr) {
+    const std::int64_t numel = BoundPlan::scratch_numel(*plan, call);
+    return {*plan, call, numel > 0 ? view(scratch_.tensor(), point.dtype, 0, numel) : Tensor{}};
+  }
+  if (point.pattern != Pattern::none && point.pattern != Pattern::ring)
+    return Runnable{pattern_ops(call, point.pattern)};
+  return Runnable{{native_op(call)}};
+}
+
+void Workspace::run(const Runnable& runnable, int count, bool blocking) {
+  for (int i = 0; i < count; ++i) {
+    for (const Op& op : runnable.ops()) rank_->submit(op, lane);
+    if (blocking) rank_->synchronize();
+  }
+  rank_->synchronize();
+}
+
+double Workspace::probe_copy_GBps() {
+  using Clock = std::chrono::steady_clock;
+  const std::int64_t bytes = std::clamp(x_.tensor().bytes(), std::int64_t{1} << 20U, probe_bytes);
+  const Buffer from = rank_->allocate({bytes / 4}, DType::f32, Category::workspace);
+  const Buffer to = rank_->allocate({bytes / 4}, DType::f32, Category::workspace);
+  fill(*rank_, from.tensor(), 1.0F);
+  fill(*rank_, to.tensor(), 1.0F);
+  rank_->synchronize();
+  std::vector<double> times_us;
+  for (int i = 0; i < 5; ++i) {
+    const Clock::time_point begin = Clock::now();
+    copy(*rank_, from.tensor(), to.tensor());
+    rank_->synchronize();
+    times_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+  }
+  return static_cast<double>(bytes) / median(times_us) / 1e3;
+}
+
+std::int64_t scratch_bytes_of(const Series& series, const Way& way, std::int64_t block_numel,
+                              const Group& group) {
+  if (way.plan == nullptr) return 0;
+  // Only shapes and overlaps matter: made-up memory of the right size.
+  Tensor x{1, DType::i8, Shape{1}, 0, 1, nullptr}, y{2, DType::i8, Shape{1}, 0, 1, nullptr};
+  const std::vector<std::int64_t> counts = uneven_counts(group.size, block_numel);
+  std::int64_t most = 0;
+  for (const bool in_place : {false, true}) {
+    if (in_place && !has_in_place(series.point.collective)) continue;
+    const Call call = lay_out(series.point, block_numel, in_place, group, x, y, counts);
+    most = std::max(most, BoundPlan::scratch_numel(*way.plan, call));
+  }
+  return most * size_of(series.point.dtype);
+}
+
+}  // namespace shardmark::bench::collectives

@@ -1,0 +1,76 @@
+#pragma once
+
+#include "bench/collectives/cases.hpp"
+#include "core/buffer.hpp"
+#include "core/cpu/arena.hpp"
+#include "core/cpu/backend.hpp"
+#include "core/cpu/kernels.hpp"
+#include "core/rank.hpp"
+#include "core/transport.hpp"
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace shardmark::bench::collectives {
+
+/// One call, ready to be made again and again by one rank.
+class Runnable {
+ public:
+  Runnable() = default;
+  explicit Runnable(std::vector<Op> ops) : ops_{std::move(ops)} {}
+  /// A plan's part with its scratch; `plan` must outlive this.
+  Runnable(const Plan& plan, const Call& call, const Tensor& scratch)
+      : bound_{BoundPlan{plan, call, scratch}} {}
+
+  [[nodiscard]] std::span<const Op> ops() const {
+    return bound_ ? bound_->ops() : std::span<const Op>{ops_};
+  }
+  /// Bytes this rank sends by the plan; -1 without one.
+  [[nodiscard]] double bytes_plan() const {
+    return bound_ ? static_cast<double>(bound_->bytes_sent()) : -1;
+  }
+
+ private:
+  std::vector<Op> ops_;
+  std::optional<BoundPlan> bound_;
+};
+
+/// One rank's executor and memory. Buffers of the largest size are made once, so that no page is
+/// touched for the first time while the clock runs.
+class Workspace {
+ public:
+  /// `max_bytes` and `scratch_bytes` are the largest buffers that calls need. Connects the group.
+  Workspace(const World& world, const std::string& fault, std::int64_t max_bytes,
+            std::int64_t scratch_bytes, Transport& transport);
+
+  [[nodiscard]] Call make_call(const Point& point, std::int64_t block_numel, bool in_place);
+  [[nodiscard]] Runnable make_runnable(const Point& point, const Plan* plan, const Call& call);
+  /// Makes `count` calls back to back and waits for their end; after each one with `blocking`.
+  void run(const Runnable& runnable, int count, bool blocking);
+
+  [[nodiscard]] Rank& rank() { return *rank_; }
+  [[nodiscard]] CpuBackend& backend() { return cpu_; }
+  /// Bytes per second that this rank copies between its buffers, all ranks at once: the median of
+  /// a few copies of 64 MiB or the largest size.
+  [[nodiscard]] double probe_copy_GBps();
+
+  static constexpr Lane lane = Lane::tp;
+
+ private:
+  Arena arena_;
+  Kernels kernels_;
+  Transport& transport_;
+  CpuBackend cpu_;
+  std::unique_ptr<Backend> fault_;
+  std::unique_ptr<Rank> rank_;
+  Group group_;
+  Buffer x_, y_, scratch_;
+  std::vector<std::int64_t> counts_;
+};
+
+/// Elements of scratch that `way` needs for a size.
+[[nodiscard]] std::int64_t scratch_bytes_of(const Series& series, const Way& way,
+                                            std::int64_t block_numel, const Group& group);
+
+}  // namespace shardmark::bench::collectives
