@@ -35,6 +35,28 @@ TEST(MpiTransport, TooLargeACountNamesTheSize) {
       testing::ThrowsMessage<Error>(testing::HasSubstr(std::to_string(numel) + " elements")));
 }
 
+/// Longer and shorter than what is received.
+TEST(MpiTransport, MessagesThatDoNotMatchNameBothRanks) {
+  Transport& transport = mpi_transport();
+  if (transport.size() == 1) GTEST_SKIP() << "nothing is sent";
+  const Group group = conformance::connected_world(transport);
+  for (const std::int64_t numel : {3, 5}) {
+    conformance::Data x{DType::f32, numel};
+    conformance::Data y{DType::f32, 4};
+    if (transport.rank() == 0)
+      conformance::communicate(transport, SendRecv{x.tensor(), {}, group, 1, -1}, Lane::tp);
+    if (transport.rank() == 1) {
+      EXPECT_THAT(
+          [&] {
+            conformance::communicate(transport, SendRecv{{}, y.tensor(), group, -1, 0}, Lane::tp);
+          },
+          testing::ThrowsMessage<Error>(testing::HasSubstr(
+              message("rank 1 receives 4 x f32 where rank 0 sends ", numel == 3 ? "3" : "more"))));
+    }
+    transport.barrier();
+  }
+}
+
 TEST(MpiTransport, FailedCallsNameCallAndReason) {
   EXPECT_THAT([] { SHARDMARK_MPI(MPI_Comm_size(MPI_COMM_NULL, nullptr)); },
               testing::ThrowsMessage<Error>(

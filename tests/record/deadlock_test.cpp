@@ -98,5 +98,79 @@ TEST(Deadlock, MissingRanksAreNamed) {
   EXPECT_THAT(find_deadlock(two), Contains(HasSubstr("not reached by rank 2")));
 }
 
+const Mesh ring{{.tp = 3}};
+
+/// Every rank sends on and receives from behind, at once or, if `apart`, first the one and then the
+/// other; the one that `receives_first` the other way round.
+void pass_on(Rank& rank, bool apart, int receives_first = -1) {
+  const Buffer x = rank.allocate({4}, DType::f32, Category::activation);
+  const Buffer y = rank.allocate({4}, DType::f32, Category::activation);
+  const Group group = rank.group(Axis::tp);
+  const int next = (group.position + 1) % group.size;
+  const int previous = (group.position + group.size - 1) % group.size;
+  if (!apart) return send_recv(rank, x.tensor(), next, y.tensor(), previous, group, Lane::tp);
+  const auto send = [&] { send_recv(rank, x.tensor(), next, Tensor{}, -1, group, Lane::tp); };
+  const auto receive = [&] {
+    send_recv(rank, Tensor{}, -1, y.tensor(), previous, group, Lane::tp);
+  };
+  if (group.position == receives_first) {
+    receive();
+    send();
+  } else {
+    send();
+    receive();
+  }
+}
+
+TEST(Deadlock, MessagesBothWaysFinish) {
+  EXPECT_THAT(find_deadlock(Recorded(ring, [](Rank& rank) { pass_on(rank, false); }).ops),
+              IsEmpty());
+  EXPECT_THAT(find_deadlock(Recorded(ring, [](Rank& rank) { pass_on(rank, true, 1); }).ops),
+              IsEmpty());
+}
+
+TEST(Deadlock, ACycleOfSendsThatWaitIsCaught) {
+  const auto problems = find_deadlock(Recorded(ring, [](Rank& rank) { pass_on(rank, true); }).ops);
+  EXPECT_THAT(problems, testing::SizeIs(3));
+  EXPECT_THAT(problems, Contains("rank 0 lane tp is stuck at #0 - send_recv: waits for rank 1 to "
+                                 "receive on tp[0,1,2]"));
+}
+
+TEST(Deadlock, ADroppedReceiveIsCaught) {
+  Recorded recorded{ring, [](Rank& rank) { pass_on(rank, true, 1); }};
+  recorded.ops[1].erase(recorded.ops[1].begin());
+  EXPECT_THAT(find_deadlock(recorded.ops),
+              Contains(HasSubstr("rank 0 lane tp is stuck at #0 - send_recv: waits for rank 1 to "
+                                 "receive")));
+}
+
+TEST(Deadlock, AMessageToItselfFinishes) {
+  EXPECT_THAT(find_deadlock(Recorded(ring,
+                                     [](Rank& rank) {
+                                       const Buffer x =
+                                           rank.allocate({4}, DType::f32, Category::activation);
+                                       const Group group = rank.group(Axis::tp);
+                                       const int me = group.position;
+                                       send_recv(rank, x.tensor().row_block(0, 2), me,
+                                                 x.tensor().row_block(2, 2), me, group, Lane::tp);
+                                     })
+                                .ops),
+              IsEmpty());
+}
+
+TEST(Deadlock, ACollectiveAmongMessagesIsCaught) {
+  const auto program = [](Rank& rank) {
+    const Group group = rank.group(Axis::tp);
+    if (group.position == 0) barrier(rank, group, Lane::tp);
+    pass_on(rank, false);
+    if (group.position != 0) barrier(rank, group, Lane::tp);
+  };
+  const auto problems = find_deadlock(Recorded(ring, program).ops);
+  EXPECT_THAT(problems, Contains(HasSubstr("rank 1 lane tp is stuck at #0 - send_recv: waits for "
+                                           "rank 0 to send")));
+  EXPECT_THAT(problems, Contains(HasSubstr("rank 0 lane tp is stuck at #0 - barrier: waits for "
+                                           "tp[0,1,2], not reached by rank 1 2")));
+}
+
 }  // namespace
 }  // namespace shardmark::test

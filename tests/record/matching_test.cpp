@@ -121,5 +121,72 @@ TEST(Matching, GroupsOfOneNeedNobody) {
   EXPECT_THAT(check_matching(recorded.ops), IsEmpty());
 }
 
+/// Rooted collectives, a reduction, uneven blocks, then two messages to the next rank.
+void all_kinds(Rank& rank) {
+  const Group group = rank.group(Axis::tp);
+  static constexpr std::int64_t counts[] = {1, 0, 2, 0, 3, 0, 1, 1, 1};
+  const auto n = static_cast<std::size_t>(group.size);
+  const auto me = static_cast<std::size_t>(group.position);
+  std::int64_t sent = 0, received = 0;
+  for (std::size_t peer = 0; peer < n; ++peer) {
+    sent += counts[me * n + peer];
+    received += counts[peer * n + me];
+  }
+  const Buffer part = rank.allocate({4}, DType::f32, Category::activation);
+  const Buffer whole = rank.allocate({12}, DType::f32, Category::activation);
+  const Buffer from = rank.allocate({sent}, DType::i8, Category::activation);
+  const Buffer to = rank.allocate({received}, DType::i8, Category::activation);
+  const Tensor x = part.tensor(), y = whole.tensor();
+  broadcast(rank, x, x, group, 1, Lane::tp);                                // #0
+  reduce_to_root(rank, x, x, group, 2, Lane::tp, Reduction::avg);           // #1
+  gather_to_root(rank, x, y, group, 0, Lane::tp);                           // #2
+  scatter_from_root(rank, y, x, group, 0, Lane::tp);                        // #3
+  all_to_all_v(rank, from.tensor(), to.tensor(), group, counts, Lane::tp);  // #4
+  barrier(rank, group, Lane::tp);                                           // #5
+  const int next = (group.position + 1) % group.size;
+  const int previous = (group.position + group.size - 1) % group.size;
+  send_recv(rank, x, next, y.row_block(0, 4), previous, group, Lane::tp);  // #6
+  send_recv(rank, x.row_block(0, 2), next, y.row_block(0, 2), previous, group, Lane::tp);
+}
+
+template <class Change>
+std::vector<std::string> problems_after(const Change& change) {
+  Recorded recorded{three_ranks, all_kinds};
+  change(recorded.ops[1]);
+  return check_matching(recorded.ops);
+}
+using Records = std::vector<OpRecord>;
+
+TEST(Matching, RootsReductionsAndCountsAreCompared) {
+  EXPECT_THAT(problems_after([](Records&) {}), IsEmpty());
+  EXPECT_THAT(problems_after([](Records& ops) { std::get<Broadcast>(ops[0].op).root = 0; }),
+              ElementsAre(AllOf(HasSubstr("rank 0 submits #0 - broadcast of 16 bytes f32 with "
+                                          "root 1"),
+                                HasSubstr("with root 0"))));
+  EXPECT_THAT(
+      problems_after([](Records& ops) { std::get<Reduce>(ops[1].op).reduction = Reduction::min; }),
+      ElementsAre(AllOf(HasSubstr("(avg) with root 2"), HasSubstr("(min) with root 2"))));
+  static constexpr std::int64_t others[] = {1, 0, 2, 0, 3, 0, 1, 0, 2};
+  EXPECT_THAT(problems_after([](Records& ops) { std::get<AllToAllV>(ops[4].op).counts = others; }),
+              ElementsAre(HasSubstr("counts 1 0 2 0 3 0 1 0 2")));
+  EXPECT_THAT(problems_after([](Records& ops) { ops.erase(ops.begin() + 5); }),
+              ElementsAre(HasSubstr("missing")));
+}
+
+TEST(Matching, MessagesAreMatchedByPairsInOrder) {
+  EXPECT_THAT(problems_after([](Records& ops) { std::swap(ops[6], ops[7]); }),
+              ElementsAre(HasSubstr("message 0 from rank 0 to rank 1: sends 16 bytes f32 at #6 - "
+                                    "send_recv, receives 8 bytes f32 at #7 - send_recv"),
+                          HasSubstr("message 0 from rank 1 to rank 2")));
+  EXPECT_THAT(problems_after([](Records& ops) { std::get<SendRecv>(ops[7].op).from = -1; }),
+              ElementsAre(HasSubstr("message 1 from rank 0 to rank 1: sends 8 bytes f32 at #7 - "
+                                    "send_recv, receives nothing")));
+  EXPECT_THAT(
+      problems_after([](Records& ops) { std::get<SendRecv>(ops[6].op).x.dtype = DType::i32; }),
+      ElementsAre(HasSubstr("sends 16 bytes i32 at #6 - send_recv, receives 16 bytes f32")));
+  EXPECT_THAT(problems_after([](Records& ops) { std::get<SendRecv>(ops[7].op).to = 3; }),
+              Contains(HasSubstr("with member 3 of tp[0,1,2], which has none")));
+}
+
 }  // namespace
 }  // namespace shardmark::test

@@ -182,6 +182,7 @@ TEST(Fault, SpecsAreRead) {
   EXPECT_EQ(parse_fault("kill:rank=0:op=0").kind, Fault::Kind::kill);
   EXPECT_EQ(parse_fault("nan:rank=0:op=0").kind, Fault::Kind::nan);
   EXPECT_EQ(parse_fault("throw:rank=0:op=0").kind, Fault::Kind::error);
+  EXPECT_EQ(parse_fault("corrupt:rank=0:op=0").kind, Fault::Kind::corrupt);
 }
 
 TEST(Fault, BadSpecsAreInputErrors) {
@@ -224,6 +225,25 @@ TEST(FaultBackend, NanIsFoundByTheCheck) {
   EXPECT_THAT(error_of([&] { fill(rank, x.tensor(), 1); }), HasSubstr("row 0, column 0"));
 }
 
+TEST(FaultBackend, CorruptChangesOneElementOfEveryDtype) {
+  for (const DType dtype :
+       {DType::f32, DType::bf16, DType::i32, DType::f64, DType::f16, DType::i8}) {
+    FakeBackend fake;
+    FaultBackend fault{fake, 0, parse_fault("corrupt:rank=0:op=1")};
+    Rank rank{0, two_ranks, fault};
+    const Buffer x = rank.allocate({2, 5}, dtype, Category::weight);
+    const auto size = static_cast<std::size_t>(x.tensor().bytes());
+    std::memset(x.tensor().data, 0, size);
+    rank.await(rank.signal(Lane::compute), Lane::tp);
+    combine(rank, x.tensor(), x.tensor(), Reduction::sum);
+    std::vector<std::size_t> changed;
+    for (std::size_t i = 0; i < size; ++i)
+      if (x.tensor().data[i] != std::byte{0}) changed.push_back(i);
+    const auto element = static_cast<std::size_t>(size_of(dtype));
+    EXPECT_THAT(changed, ElementsAre(7 * element)) << name_of(dtype);
+  }
+}
+
 TEST(FaultBackend, ThrowNamesTheOp) {
   EXPECT_THAT(error_of([] { fill_three_times("throw:rank=1:op=5"); }),
               HasSubstr("fault injected at #5 - fill of rank 1"));
@@ -231,7 +251,7 @@ TEST(FaultBackend, ThrowNamesTheOp) {
 
 TEST(FaultBackend, LeavesOtherRanksAlone) {
   for (const char* spec : {"exit:3:rank=0:op=0", "kill:rank=0:op=0", "hang:rank=0:op=0",
-                           "nan:rank=0:op=0", "throw:rank=0:op=0"})
+                           "nan:rank=0:op=0", "throw:rank=0:op=0", "corrupt:rank=0:op=0"})
     EXPECT_THAT(fill_three_times(spec), ElementsAre(2, 2)) << spec;
 }
 

@@ -67,6 +67,69 @@ TEST(ThreadTransport, DifferentOpsAreAMismatch) {
                               "(max) of 4 x f32"));
 }
 
+/// Rank 0 submits `op(0, ...)`, rank 1 `op(1, ...)`.
+std::string mismatch_of(Op (*op)(int rank, const Group& group, const Tensor& x, const Tensor& y)) {
+  return error_of(2, [&](Transport& transport) {
+    const Group group = conformance::connected_world(transport);
+    conformance::Data x{DType::f32, 4};
+    conformance::Data y{DType::f32, 8};
+    conformance::communicate(transport, op(transport.rank(), group, x.tensor(), y.tensor()),
+                             Lane::tp);
+  });
+}
+
+TEST(ThreadTransport, RootsReductionsAndCountsAreCompared) {
+  EXPECT_THAT(mismatch_of([](int rank, const Group& group, const Tensor& x, const Tensor&) {
+                return Op{Broadcast{x, x, group, rank}};
+              }),
+              HasSubstr("rank 1 called broadcast of 4 x f32 with root 1 where rank 0 called "
+                        "broadcast of 4 x f32 with root 0"));
+  EXPECT_THAT(mismatch_of([](int rank, const Group& group, const Tensor& x, const Tensor& y) {
+                const auto reduction = rank == 0 ? Reduction::avg : Reduction::min;
+                return Op{ReduceScatter{y, x, group, reduction}};
+              }),
+              HasSubstr("rank 1 called reduce_scatter (min) of 4 x f32 where rank 0 called "
+                        "reduce_scatter (avg) of 4 x f32"));
+  EXPECT_THAT(mismatch_of([](int rank, const Group& group, const Tensor& x, const Tensor& y) {
+                static constexpr std::int64_t counts[] = {2, 2, 2, 2, 3, 1, 1, 3};
+                return Op{AllToAllV{x, y, group, std::span{counts}.subspan(rank == 0 ? 0 : 4, 4)}};
+              }),
+              HasSubstr("on tp[0,1]; their counts differ"));
+}
+
+TEST(ThreadTransport, MessagesThatDoNotMatchNameBothRanks) {
+  EXPECT_THAT(
+      mismatch_of([](int rank, const Group& group, const Tensor& x, const Tensor& y) {
+        return rank == 0 ? Op{SendRecv{x, {}, group, 1, -1}} : Op{SendRecv{{}, y, group, -1, 0}};
+      }),
+      HasSubstr("rank 1 receives 8 x f32 where rank 0 sends 4 x f32 on tp[0,1]"));
+  EXPECT_THAT(mismatch_of([](int rank, const Group& group, const Tensor& x, const Tensor&) {
+                return rank == 0 ? Op{SendRecv{x, {}, group, 1, -1}} : Op{AllReduce{x, group}};
+              }),
+              HasSubstr("rank 1 called all_reduce of 4 x f32 where rank 0 called send_recv with "
+                        "it on tp[0,1]"));
+}
+
+TEST(ThreadTransport, AMessageToAFailedRankIsTakenBack) {
+  std::string seen;
+  EXPECT_EQ(
+      error_of(
+          2,
+          [&](Transport& transport) {
+            const Group group = conformance::connected_world(transport);
+            if (transport.rank() == 1) throw Error{"out of cheese"};
+            conformance::Data x{DType::f32, 4};
+            try {
+              conformance::communicate(transport, SendRecv{x.tensor(), {}, group, 1, -1}, Lane::tp);
+            } catch (const PeerError& error) {
+              seen = error.what();
+              throw;
+            }
+          }),
+      "out of cheese");
+  EXPECT_THAT(seen, HasSubstr("rank 1 failed: out of cheese"));
+}
+
 TEST(ThreadTransport, UnconnectedGroupIsAnError) {
   EXPECT_THAT(error_of(1,
                        [](Transport& transport) {
