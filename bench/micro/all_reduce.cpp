@@ -2,42 +2,10 @@
 // Small sizes compare with MPI_Iallreduce tested until done, a large one with MPI_Allreduce; both
 // profit from MpiSession's malloc settings.
 
-#include "core/cpu/arena.hpp"
-#include "core/cpu/backend.hpp"
-#include "core/cpu/kernels.hpp"
-#include "core/cpu/transport_mpi.hpp"
-#include "core/functions.hpp"
-#include "core/launch.hpp"
-
-#include <benchmark/benchmark.h>
-
-#include <algorithm>
-#include <chrono>
-#include <vector>
+#include "bench/micro/mpi.hpp"
 
 namespace shardmark::micro {
 namespace {
-
-struct Machine {
-  explicit Machine(Transport& used)
-      : transport{used}, mesh{{.tp = used.size()}}, rank{used.rank(), mesh, backend} {
-    group = rank.group(Axis::tp);
-    transport.connect(group, Lane::tp);
-    MPI_Comm_dup(MPI_COMM_WORLD, &communicator);
-  }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
-  ~Machine() { MPI_Comm_free(&communicator); }
-
-  Transport& transport;
-  Arena arena{std::int64_t{1} << 30};
-  Kernels kernels{1, arena};
-  CpuBackend backend{transport, arena, kernels};
-  Mesh mesh;
-  Rank rank;
-  Group group;
-  MPI_Comm communicator{MPI_COMM_NULL};
-};
 
 enum class Plain : std::uint8_t { blocking, nonblocking };
 
@@ -50,20 +18,6 @@ void call_mpi(Plain kind, const Tensor& x, MPI_Comm communicator) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Iallreduce(MPI_IN_PLACE, x.data, count, MPI_FLOAT, MPI_SUM, communicator, &request);
   for (int done = 0; done == 0;) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-}
-
-template <class Call>
-double time_us(int calls, const Call& call) {
-  using Clock = std::chrono::steady_clock;
-  const auto begin = Clock::now();
-  for (int i = 0; i < calls; ++i) call();
-  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / calls;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 /// Small batches of both ways in turn, because the speed of the machine drifts. The number of
@@ -114,6 +68,7 @@ void run_all(Transport& transport) {
   for (const std::int64_t bytes : {4, 64, 1024, 16384})
     add("all_reduce/nonblocking", Plain::nonblocking, bytes, 100, 101);
   add("all_reduce/blocking", Plain::blocking, std::int64_t{64} << 20, 1, 15);
+  add_native(machine);
 
   class Silent final : public benchmark::BenchmarkReporter {
     bool ReportContext(const Context&) override { return true; }
