@@ -9,8 +9,12 @@
 //   [0, I)          input:   the caller's x, never written
 //   [I, I + O)      output:  the caller's y
 //   [I + O, ...)    scratch: memory of the plan
-// A block (see CollectiveFacts) is cut into `slots_per_block` slots. So all_gather of n ranks with
-// one slot per block has I = 1, O = n.
+// A block (see CollectiveFacts) is cut into `slots_per_block` slots, which may differ by an element
+// where it does not divide. So all_gather of n ranks with one slot per block has I = 1, O = n.
+// Slot s is at position s mod slots_per_block of its block, in scratch as well, and data only moves
+// between slots of equal position: both ends of a message know its length. A rank without an input
+// (all but the root of broadcast and scatter) or output (all but the root of reduce and gather) has
+// no such slots to use, though they are numbered.
 
 #include "collectives/collective.hpp"
 
@@ -21,12 +25,13 @@
 
 namespace shardmark {
 
-/// One action of one rank; its steps run in order. 24 bytes, since large plans have millions.
+/// One action of one rank; its steps run in order. 28 bytes, since large plans have millions.
 struct Step {
   enum class Kind : std::uint8_t {
-    exchange,  ///< send `count` slots from `source` to `to`, and at the same time receive `count_in`
-               ///< slots from `from` to `target`; either side may be missing (peer -1, count 0)
-    copy,      ///< `target`... = `source`..., `count` slots
+    exchange,  ///< send `count` slots from `source` to `to`, and at the same time receive
+               ///< `count_in` slots from `from` to `target`; either side may be missing (peer -1,
+               ///< count 0). A peer with count 0 is an empty message: pure synchronisation.
+    copy,  ///< `target`... = `source`..., `count` slots
   };
   enum class Receive : std::uint8_t { store, reduce };  ///< reduce: target = target (op) received
   Kind kind{Kind::exchange};
@@ -52,6 +57,8 @@ struct Plan {
   [[nodiscard]] int num_input() const;
   [[nodiscard]] int num_output() const;
   [[nodiscard]] int num_slots() const { return num_input() + num_output() + num_scratch; }
+  [[nodiscard]] bool has_input(int rank) const;
+  [[nodiscard]] bool has_output(int rank) const;
   [[nodiscard]] std::span<const Step> steps_of(int rank) const {
     const auto r = static_cast<std::size_t>(rank);
     return {steps.data() + first[r], first[r + 1] - first[r]};
@@ -110,8 +117,7 @@ struct Algorithm {
 class BoundPlan {
  public:
   /// `scratch` is a contiguous tensor of the call's dtype with at least scratch_numel() elements
-  /// (absent when that is 0). All arguments but the tensors' memory are copied; `plan` must outlive
-  /// this.
+  /// (absent when that is 0). Only the tensors' memory has to outlive this.
   BoundPlan(const Plan& plan, const Call& call, const Tensor& scratch);
   /// Elements of scratch that `plan` needs for `call`: scratch slots, a landing place for received
   /// slots that are to be reduced, and a copy of the input where the call is in place and the plan

@@ -1,0 +1,66 @@
+#pragma once
+
+#include "collectives/choose.hpp"
+#include "collectives/plan.hpp"
+#include "core/adaptors.hpp"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace shardmark {
+
+/// How the collectives of each axis are done: a name of `algorithms`, "native" (as is every axis
+/// that is not named), or "auto", which asks the table.
+struct PlanChoice {
+  std::map<Axis, std::string> algorithms;
+  ChoiceTable table;
+};
+/// Reads "tp=ring,dp=auto". Throws InputError naming what exists.
+[[nodiscard]] std::map<Axis, std::string> parse_axis_algorithms(std::string_view text);
+
+/// Replaces collectives by the ops of a plan, on the same lane, with the same seq and path. What an
+/// algorithm cannot do, and groups of one, stay as they are. Plans, bound ops and scratch are made
+/// on first use and kept, so that the second iteration of a program allocates nothing.
+class PlannedBackend final : public BackendAdaptor {
+ public:
+  /// `hosts[r]` is any number that the world ranks of one host share. Throws InputError on an
+  /// unknown algorithm.
+  PlannedBackend(Backend& inner, PlanChoice choice, std::vector<int> hosts);
+  ~PlannedBackend() override;
+
+  void execute(const OpRecord& record) override;
+
+  /// What the collectives so far put on this rank's link: those done by plans what their plans
+  /// send, the others what bytes_wire_of says.
+  [[nodiscard]] double bytes_sent() const { return bytes_sent_; }
+
+ private:
+  using PlanKey = std::tuple<Collective, std::string, int, int, int, int>;  ///< ..., group, root
+  using BoundKey = std::tuple<const Plan*, Lane, int, DType, Reduction, const std::byte*,
+                              const std::byte*, std::int64_t, const void*>;
+  struct Scratch {
+    std::byte* data{nullptr};
+    std::int64_t bytes{0};
+  };
+
+  [[nodiscard]] const Plan* plan_for(const Call& call);
+  [[nodiscard]] const BoundPlan& bound(const Plan& plan, const Call& call, Lane lane);
+  [[nodiscard]] Tensor scratch(Lane lane, DType dtype, std::int64_t numel);
+
+  PlanChoice choice_;
+  std::vector<int> hosts_;
+  std::map<PlanKey, std::unique_ptr<const Plan>> plans_;
+  std::map<BoundKey, BoundPlan> bound_;
+  std::array<Scratch, num_lanes> scratch_{};
+  std::vector<Scratch> outgrown_;  ///< bound ops still point there
+  double bytes_sent_{0};
+};
+
+/// The call that a collective op stands for; nothing for other ops.
+[[nodiscard]] std::optional<Call> call_of(const Op& op);
+
+}  // namespace shardmark
