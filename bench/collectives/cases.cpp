@@ -62,6 +62,21 @@ std::shared_ptr<const Plan> load_plan(const Options& options, const Series& seri
   return std::make_shared<const Plan>(std::move(plan));
 }
 
+/// auto with the plans of all algorithms that its table names for the collective.
+Way make_auto(const Series& series, const Options& options, const World& world) {
+  Way way{"auto"};
+  const Point& point = series.point;
+  ChoiceTable table = parse_choice_table(read_file(options.tuning_file));
+  for (const ChoiceTable::Row& row : table.rows()) {
+    if (row.collective != point.collective || row.group_size != point.group_size) continue;
+    if (row.algorithm == "native" || way.choices.contains(row.algorithm)) continue;
+    way.choices[row.algorithm] = std::make_shared<const Plan>(
+        make_plan(point.collective, row.algorithm, world.hosts, point.root));
+  }
+  way.table = std::make_shared<const ChoiceTable>(std::move(table));
+  return way;
+}
+
 void add_ways(Series& series, const Options& options, const World& world) {
   const Collective collective = series.point.collective;
   const bool is_pattern =
@@ -69,6 +84,7 @@ void add_ways(Series& series, const Options& options, const World& world) {
   const auto add = [&](const std::string& name, bool may_be_missing) {
     if (std::ranges::find(series.ways, name, &Way::algorithm) != series.ways.end()) return;
     Way way{name};
+    if (name == "auto" && !is_pattern) way = make_auto(series, options, world);
     if (name != "native" && name != "auto") {
       try {
         if (is_pattern)
@@ -97,6 +113,14 @@ void add_ways(Series& series, const Options& options, const World& world) {
 }
 
 }  // namespace
+
+Choice choose(const Way& way, const Point& point, std::int64_t size_bytes) {
+  if (way.algorithm != "auto") return {way.plan.get()};
+  if (!way.table) return {nullptr, "native"};
+  const std::string_view name = way.table->pick(point.collective, point.group_size, size_bytes);
+  const auto plan = way.choices.find(name);
+  return {plan == way.choices.end() ? nullptr : plan->second.get(), std::string{name}};
+}
 
 World make_world(const Options& options, int rank, const std::vector<std::string>& hosts) {
   const auto size = static_cast<int>(hosts.size());

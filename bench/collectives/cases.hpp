@@ -1,8 +1,11 @@
 #pragma once
 
 #include "bench/collectives/options.hpp"
+#include "collectives/choose.hpp"
 #include "collectives/plan.hpp"
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,7 +30,17 @@ struct Way {
   std::string algorithm;
   std::shared_ptr<const Plan> plan{};  ///< null for native, auto and patterns of send_recv
   std::string skip_reason{};
+  /// auto: the table and the plans that it names for the collective.
+  std::shared_ptr<const ChoiceTable> table{};
+  std::map<std::string, std::shared_ptr<const Plan>, std::less<>> choices{};
 };
+/// What a way does for a size: a plan, or null for native; `chosen` is auto's choice.
+struct Choice {
+  const Plan* plan{nullptr};
+  std::string chosen{};
+};
+[[nodiscard]] Choice choose(const Way& way, const Point& point, std::int64_t size_bytes);
+
 /// Sizes of one collective, type, reduction and root: what a fit goes over.
 struct Series {
   Point point;  ///< without algorithm, place and size

@@ -167,7 +167,9 @@ void Meter::check(Entry& entry) {
   if (!options_.check || entry.row.point.collective == Collective::barrier) return;
   prepare_exact(entry.row.point, entry.call);
   transport_.barrier();
+  workspace_.set_checking(true);
   workspace_.run(entry.runnable, 1, false);
+  workspace_.set_checking(false);
   const Verification mine = verify_exact(entry.row.point, entry.call);
   Row& row = entry.row;
   row.checked = true;

@@ -5,6 +5,7 @@
 #include "bench/collectives/import.hpp"
 #include "bench/collectives/measure.hpp"
 #include "bench/collectives/report.hpp"
+#include "bench/collectives/tune.hpp"
 #include "bench/harness/progress.hpp"
 #include "bench/harness/together.hpp"
 #include "core/error.hpp"
@@ -13,6 +14,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <map>
@@ -101,13 +105,36 @@ Row skipped_row(const Series& series, const std::string& algorithm, const std::s
   return row;
 }
 
+/// Text on stdout, or a picture in a file. All ranks are taken to be on one host.
+void show_plans(const Options& options, int world_size) {
+  const World world = make_world(
+      options, 0, std::vector<std::string>(static_cast<std::size_t>(world_size), "host"));
+  std::vector<const Plan*> plans;
+  const std::vector<Series> all = expand(options, world);
+  for (const Series& series : all)
+    for (const Way& way : series.ways)
+      if (way.plan) plans.push_back(way.plan.get());
+  if (plans.empty())
+    throw InputError{"there is no plan to show; name one, for example --algorithm ring"};
+  if (options.print_plan)
+    for (const Plan* plan : plans) std::cout << to_text(*plan);
+  std::cout << std::flush;
+  if (options.svg_file.empty()) return;
+  if (plans.size() > 1)
+    throw InputError{message("--svg ", options.svg_file, " holds one plan, but ", plans.size(),
+                             " are asked for; name one collective and one --algorithm")};
+  std::ofstream file{options.svg_file};
+  file << to_svg(*plans.front()) << std::flush;
+  if (!file)
+    throw InputError{message("cannot write ", options.svg_file, ": ", std::strerror(errno))};
+}
+
 /// The sweep on one rank.
 class Sweep {
  public:
-  Sweep(const Options& options, const World& world, const std::vector<Series>& all, Meter& meter,
-        Workspace& workspace, Transport& transport, Report* report)
+  Sweep(const Options& options, const std::vector<Series>& all, Meter& meter, Workspace& workspace,
+        Transport& transport, Report* report)
       : options_{options},
-        world_{world},
         meter_{meter},
         workspace_{workspace},
         transport_{transport},
@@ -193,16 +220,14 @@ class Sweep {
     wanted = transport_.broadcast(wanted);
     std::vector<Meter::Task> tasks;
     for (std::size_t i = 0; i < variants.size(); ++i)
-      if (wanted[i] == '+') tasks.push_back(task_of(series, size, variants[i]));
+      if (wanted[i] == '+') {
+        Choice choice = choose(*variants[i].way, series.point, size.size_bytes);
+        tasks.push_back({variants[i], choice.plan, std::move(choice.chosen)});
+      }
     return tasks;
   }
 
-  Meter::Task task_of(const Series&, const Series::Size&, const Variant& variant) {
-    return {variant, variant.way->plan.get(), {}};
-  }
-
   const Options& options_;
-  const World& world_;
   Meter& meter_;
   Workspace& workspace_;
   Transport& transport_;
@@ -213,12 +238,16 @@ class Sweep {
 
 }  // namespace
 
-std::optional<int> answer_alone(const Options& options, int, bool is_first) {
+std::optional<int> answer_alone(const Options& options, int world_size, bool is_first) {
   const bool importing = !options.import_files.empty();
-  if (options.print.empty() && !importing) return std::nullopt;
+  const bool shows_plans = options.print_plan || !options.svg_file.empty();
+  if (options.print.empty() && !importing && !shows_plans) return std::nullopt;
   if (!is_first) return 0;
   if (importing) return run_import(options.import_files, options.out, std::cout);
-  std::cout << options.print << std::flush;
+  if (shows_plans)
+    show_plans(options, world_size);
+  else
+    std::cout << options.print << std::flush;
   return 0;
 }
 
@@ -240,7 +269,7 @@ int run(const Options& options, const std::vector<std::string>& command_line, Tr
         options, world, RunIdentity{make_run_id(), "cpu", std::string{transport.name()}}, transport,
         command_line, notices_of(options, transport, clocks));
   });
-  Sweep sweep{options, world, all, meter, workspace, transport, report.get()};
+  Sweep sweep{options, all, meter, workspace, transport, report.get()};
   try {
     for (std::size_t i = 0; i < all.size(); ++i)
       sweep.measure(all[i],
@@ -252,6 +281,7 @@ int run(const Options& options, const std::vector<std::string>& command_line, Tr
   std::string code = "0";
   on_rank_0(transport, [&] {
     report->finish(true);
+    if (!options.tune_file.empty()) write_choices(options.tune_file, report->rows(), std::cout);
     if (report->num_failed() > 0)
       code = "1";
     else if (report->num_ok() == 0 && report->finished().empty())

@@ -18,14 +18,15 @@ void delay(double duration_us) {
   }
 }
 
-std::vector<Wait> stamped_pass(const Runnable& runnable, int count, double skew_us, int skew_rank,
+/// `pause_us` goes before this rank's calls.
+std::vector<Wait> stamped_pass(const Runnable& runnable, int count, double pause_us,
                                const World& world, const Clocks& clocks, Workspace& workspace,
                                Transport& transport) {
   const std::int64_t offset = clocks.offset_ns[static_cast<std::size_t>(transport.rank())];
   std::vector<Stamp> mine;
   for (int call = 0; call < count; ++call) {
     transport.barrier();
-    if (skew_us > 0 && transport.rank() == skew_rank) delay(skew_us);
+    delay(pause_us);
     const std::int64_t arrival = now_ns();
     workspace.run(runnable, 1, false);
     mine.push_back({arrival + offset, now_ns() + offset});
@@ -70,12 +71,13 @@ void measure_waits(Row& row, const Runnable& runnable, const Options& options, c
   // Times are the same on all ranks, since samples are.
   const int count = static_cast<int>(std::floor(wanted));
   const int skew_rank = options.skew_rank < 0 ? transport.size() - 1 : options.skew_rank;
-  const auto pass = [&](double skew_us) {
-    return stamped_pass(runnable, count, skew_us, skew_rank, world, clocks, workspace, transport);
+  const auto pass = [&](double pause_us) {
+    return stamped_pass(runnable, count, pause_us, world, clocks, workspace, transport);
   };
   row.skew_us = options.skew_us;
-  if (options.skew_us > 0) row.waits_unskewed = pass(0);
-  row.waits = pass(options.skew_us);
+  // The pass to compare with pauses all ranks: caches cool down in a pause whoever is late.
+  if (options.skew_us > 0) row.waits_unskewed = pass(options.skew_us);
+  row.waits = pass(transport.rank() == skew_rank ? options.skew_us : 0);
 }
 
 }  // namespace shardmark::bench::collectives

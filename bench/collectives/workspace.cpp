@@ -1,7 +1,6 @@
 #include "bench/collectives/workspace.hpp"
 
 #include "bench/harness/statistics.hpp"
-#include "core/adaptors.hpp"
 #include "core/functions.hpp"
 #include "core/host.hpp"
 
@@ -85,12 +84,16 @@ Workspace::Workspace(const World& world, const std::string& fault, std::int64_t 
       kernels_{1, arena_},
       transport_{transport},
       cpu_{transport, arena_, kernels_},
-      fault_{fault.empty()
-                 ? nullptr
-                 : std::make_unique<FaultBackend>(cpu_, transport.rank(), parse_fault(fault))},
-      rank_{std::make_unique<Rank>(transport.rank(), world.mesh,
-                                   fault_ ? *fault_ : static_cast<Backend&>(cpu_))},
       group_{world.group} {
+  Backend* outermost = &cpu_;
+  if (!fault.empty()) {
+    const Fault parsed = parse_fault(fault);
+    only_checks_ = parsed.kind == Fault::Kind::corrupt;
+    fault_ = std::make_unique<FaultBackend>(cpu_, transport.rank(), parsed);
+    fault_switch_ = std::make_unique<FaultSwitch>(cpu_, *fault_, !only_checks_);
+    outermost = fault_switch_.get();
+  }
+  rank_ = std::make_unique<Rank>(transport.rank(), world.mesh, *outermost);
   transport_.connect(group_, lane);
   x_ = rank_->allocate({rounded(max_bytes)}, DType::i8, Category::communication);
   y_ = rank_->allocate({rounded(max_bytes)}, DType::i8, Category::communication);
@@ -99,9 +102,13 @@ Workspace::Workspace(const World& world, const std::string& fault, std::int64_t 
 }
 
 Call Workspace::make_call(const Point& point, std::int64_t block_numel, bool in_place) {
-  if (point.collective == Collective::all_to_all_v)
-    counts_ = uneven_counts(group_.size, block_numel);
-  return lay_out(point, block_numel, in_place, group_, x_.tensor(), y_.tensor(), counts_);
+  std::span<const std::int64_t> counts;
+  if (point.collective == Collective::all_to_all_v) {
+    std::vector<std::int64_t>& all = counts_[block_numel];
+    if (all.empty()) all = uneven_counts(group_.size, block_numel);
+    counts = all;
+  }
+  return lay_out(point, block_numel, in_place, group_, x_.tensor(), y_.tensor(), counts);
 }
 
 Runnable Workspace::make_runnable(const Point& point, const Plan* plan, const Call& call) {
@@ -112,6 +119,10 @@ Runnable Workspace::make_runnable(const Point& point, const Plan* plan, const Ca
   if (point.pattern != Pattern::none && point.pattern != Pattern::ring)
     return Runnable{pattern_ops(call, point.pattern)};
   return Runnable{{native_op(call)}};
+}
+
+void Workspace::set_checking(bool checking) {
+  if (only_checks_) fault_switch_->set(checking);
 }
 
 void Workspace::run(const Runnable& runnable, int count, bool blocking) {
@@ -142,15 +153,19 @@ double Workspace::probe_copy_GBps() {
 
 std::int64_t scratch_bytes_of(const Series& series, const Way& way, std::int64_t block_numel,
                               const Group& group) {
-  if (way.plan == nullptr) return 0;
   // Only shapes and overlaps matter: made-up memory of the right size.
-  Tensor x{1, DType::i8, Shape{1}, 0, 1, nullptr}, y{2, DType::i8, Shape{1}, 0, 1, nullptr};
+  const Tensor x{1, DType::i8, Shape{1}, 0, 1, nullptr}, y{2, DType::i8, Shape{1}, 0, 1, nullptr};
   const std::vector<std::int64_t> counts = uneven_counts(group.size, block_numel);
+  std::vector<const Plan*> plans{way.plan.get()};
+  for (const auto& [name, plan] : way.choices) plans.push_back(plan.get());
   std::int64_t most = 0;
-  for (const bool in_place : {false, true}) {
-    if (in_place && !has_in_place(series.point.collective)) continue;
-    const Call call = lay_out(series.point, block_numel, in_place, group, x, y, counts);
-    most = std::max(most, BoundPlan::scratch_numel(*way.plan, call));
+  for (const Plan* plan : plans) {
+    if (plan == nullptr) continue;
+    for (const bool in_place : {false, true}) {
+      if (in_place && !has_in_place(series.point.collective)) continue;
+      const Call call = lay_out(series.point, block_numel, in_place, group, x, y, counts);
+      most = std::max(most, BoundPlan::scratch_numel(*plan, call));
+    }
   }
   return most * size_of(series.point.dtype);
 }

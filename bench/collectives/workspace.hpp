@@ -1,6 +1,7 @@
 #pragma once
 
 #include "bench/collectives/cases.hpp"
+#include "core/adaptors.hpp"
 #include "core/buffer.hpp"
 #include "core/cpu/arena.hpp"
 #include "core/cpu/backend.hpp"
@@ -8,6 +9,7 @@
 #include "core/rank.hpp"
 #include "core/transport.hpp"
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -36,6 +38,24 @@ class Runnable {
   std::optional<BoundPlan> bound_;
 };
 
+/// Lets ops pass by a FaultBackend or through it.
+class FaultSwitch final : public BackendAdaptor {
+ public:
+  FaultSwitch(Backend& plain, Backend& faulty, bool on)
+      : BackendAdaptor{plain}, faulty_{faulty}, on_{on} {}
+  void set(bool on) { on_ = on; }
+  void execute(const OpRecord& record) override {
+    if (on_)
+      faulty_.execute(record);
+    else
+      inner().execute(record);
+  }
+
+ private:
+  Backend& faulty_;
+  bool on_;
+};
+
 /// One rank's executor and memory. Buffers of the largest size are made once, so that no page is
 /// touched for the first time while the clock runs.
 class Workspace {
@@ -46,6 +66,9 @@ class Workspace {
 
   [[nodiscard]] Call make_call(const Point& point, std::int64_t block_numel, bool in_place);
   [[nodiscard]] Runnable make_runnable(const Point& point, const Plan* plan, const Call& call);
+  /// A `corrupt` fault counts and breaks only ops between set_checking(true) and (false): those
+  /// whose results somebody looks at. Other kinds always count.
+  void set_checking(bool checking);
   /// Makes `count` calls back to back and waits for their end; after each one with `blocking`.
   void run(const Runnable& runnable, int count, bool blocking);
 
@@ -63,10 +86,12 @@ class Workspace {
   Transport& transport_;
   CpuBackend cpu_;
   std::unique_ptr<Backend> fault_;
+  std::unique_ptr<FaultSwitch> fault_switch_;
+  bool only_checks_{false};
   std::unique_ptr<Rank> rank_;
   Group group_;
   Buffer x_, y_, scratch_;
-  std::vector<std::int64_t> counts_;
+  std::map<std::int64_t, std::vector<std::int64_t>> counts_;  ///< by unit; ops look at them
 };
 
 /// Elements of scratch that `way` needs for a size.
