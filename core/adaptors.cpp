@@ -131,6 +131,16 @@ Fault parse_fault(std::string_view spec) {
   return fault;
 }
 
+void check_fault(const Fault& fault, const Transport& transport) {
+  if (fault.rank >= transport.size())
+    throw InputError{message("--inject-fault: rank ", fault.rank, " of ", transport.size(),
+                             " ranks; try rank=", transport.size() - 1)};
+  if (fault.kind == Fault::Kind::exit && transport.name() == "threads")
+    throw InputError{
+        "--inject-fault exit ends a process, and here all ranks are threads of one; try throw, or "
+        "start under mpirun"};
+}
+
 void FaultBackend::execute(const OpRecord& record) {
   const bool now = armed_ && num_executed_++ >= fault_.op;
   const bool is_submitted = fault_.kind == Fault::Kind::nan || fault_.kind == Fault::Kind::hang ||

@@ -4,6 +4,7 @@
 // to an op. They stack; the inner backend must outlive the adaptor.
 
 #include "core/backend.hpp"
+#include "core/transport.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -80,6 +81,10 @@ struct Fault {
 /// Reads "hang:rank=1:op=40"; kinds are exit:CODE, kill, hang, nan, throw and corrupt. Throws
 /// InputError.
 [[nodiscard]] Fault parse_fault(std::string_view spec);
+
+/// Throws InputError when the fault can never happen: its rank does not exist, or a rank is to end
+/// its process where all ranks share one.
+void check_fault(const Fault& fault, const Transport& transport);
 
 /// Test tool: injects one fault. Harmless on other ranks.
 class FaultBackend final : public BackendAdaptor {

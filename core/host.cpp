@@ -117,4 +117,8 @@ std::string detect_launcher() {
   return {};
 }
 
+bool is_single_launched() {
+  return number_from("PMI_SIZE", 0) == 1 || number_from("OMPI_COMM_WORLD_SIZE", 0) == 1;
+}
+
 }  // namespace shardmark

@@ -26,5 +26,7 @@ struct ProcessState {
 /// The launcher that started this process together with others, with the evidence: "mpirun
 /// (PMI_SIZE=4)". Empty when there is none or it started a single rank.
 [[nodiscard]] std::string detect_launcher();
+/// True if a launcher was told to start one rank ("mpirun -n 1").
+[[nodiscard]] bool is_single_launched();
 
 }  // namespace shardmark

@@ -19,6 +19,7 @@
 #include <iostream>
 #include <mutex>
 #include <span>
+#include <system_error>
 #include <thread>
 
 namespace shardmark {
@@ -95,12 +96,24 @@ void run_rank(ThreadWorld& world, Failures& failures, int rank, const RankBody& 
 }  // namespace
 
 void run_threads(int ranks, const RankBody& body) {
-  if (ranks < 1) throw InputError{message("ranks ", ranks, " is not a positive number")};
+  if (ranks < 1 || ranks > max_thread_ranks)
+    throw InputError{message("ranks ", ranks, " is not between 1 and ", max_thread_ranks,
+                             ", the most that run as threads of one process; start more under "
+                             "mpirun over several hosts, or use --dry-run")};
   ThreadWorld world{ranks};
   Failures failures;
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] { run_rank(world, failures, rank, body); });
+  for (int rank = 0; rank < ranks; ++rank) {
+    try {
+      threads.emplace_back([&, rank] { run_rank(world, failures, rank, body); });
+    } catch (const std::system_error& error) {
+      // The ranks that run wait for those that never will.
+      std::cerr << message("shardmark: cannot start rank ", rank, " of ", ranks,
+                           " as a thread: ", error.what(), "; try fewer --ranks\n")
+                << std::flush;
+      std::_Exit(1);
+    }
+  }
   if (!failures.wait_for(ranks)) {
     const auto [rank, error] = failures.cause();
     if (error != nullptr) print_error(error, {rank, host_name(), ::getpid()});
@@ -113,7 +126,11 @@ void run_threads(int ranks, const RankBody& body) {
 
 int run_main(const std::function<int()>& program) {
   try {
-    return program();
+    const int exit_code = program();
+    std::cout.flush();
+    if (exit_code == 0 && !std::cout)
+      throw Error{"the output could not be written; is the disk full?"};
+    return exit_code;
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     std::cerr << message("shardmark: ", text_of(error), '\n') << std::flush;

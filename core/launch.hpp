@@ -12,6 +12,9 @@ namespace shardmark {
 /// What one rank does, from start to end.
 using RankBody = std::function<void(Transport&)>;
 
+/// Ranks as threads all share one process' memory and wait for each other: more make no sense.
+inline constexpr int max_thread_ranks = 1024;
+
 /// Runs `body` as `ranks` threads of this process and waits for all of them. When ranks fail,
 /// rethrows the error that made the others fail. A rank that does not end within two seconds of a
 /// failure cannot be stopped: the error is printed and the process ends with its exit code. A

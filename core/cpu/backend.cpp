@@ -211,12 +211,14 @@ bool CpuBackend::run_compute() {
       account_idle();
       tile_start_ns_ = idle_since_ns_;
     }
+    // On another lane it is a step of a collective.
+    const OpKind kind = record.lane == Lane::compute ? OpKind::compute : OpKind::communication;
     const char* name = run_as(record, [&] { return kernels_.run(record.op, *this); });
     if (sink_ != nullptr) {
       tiles_.emplace_back(tile_start_ns_, now_ns());
       idle_since_ns_ = tiles_.back().second;
       for (const auto& [start_ns, end_ns] : tiles_)
-        sink_->on_kernel({record.seq, record.lane, OpKind::compute, name, start_ns, end_ns});
+        sink_->on_kernel({record.seq, record.lane, kind, name, start_ns, end_ns});
       sink_->on_end(record);
     }
     flops_executed_ += flops_of(record.op);

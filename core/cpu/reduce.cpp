@@ -1,6 +1,7 @@
 #include "core/cpu/reduce.hpp"
 
 #include "core/bf16.hpp"
+#include "core/cpu/clones.hpp"
 #include "core/cpu/stream.hpp"
 #include "core/error.hpp"
 #include "core/f16.hpp"
@@ -9,15 +10,6 @@
 #include <array>
 #include <cstring>
 #include <type_traits>
-
-// Loops compiled once per instruction set and chosen when the program is loaded. That choice runs
-// before the sanitizers are ready, so they get the plain loops.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-#define SHARDMARK_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define SHARDMARK_CLONES
-#endif
 
 namespace shardmark {
 namespace {
@@ -161,8 +153,12 @@ void reduce_blocks(std::span<const std::byte* const> sources, std::span<std::byt
         reinterpret_cast<const std::byte*>(is_narrow ? static_cast<const void*>(narrow.data())
                                                      : static_cast<const void*>(values.data()));
     const std::int64_t offset = first * static_cast<std::int64_t>(sizeof(Stored<F>));
+    const std::int64_t size = n * static_cast<std::int64_t>(sizeof(Stored<F>));
     for (std::byte* target : targets)
-      streaming.copy(result, target + offset, n * static_cast<std::int64_t>(sizeof(Stored<F>)));
+      if (std::ranges::find(sources, target) == sources.end())
+        streaming.copy(result, target + offset, size);
+      else
+        std::memcpy(target + offset, result, static_cast<std::size_t>(size));
   }
 }
 

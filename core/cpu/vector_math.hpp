@@ -4,20 +4,12 @@
 // a row uses the same code for whole vectors and for the tail, so an element's result does not
 // depend on where it stands: that is what makes sharded and serial runs equal bit for bit.
 
+#include "core/cpu/clones.hpp"
 #include "core/tensor.hpp"
 
 #include <cstdint>
 #include <cstring>
 
-/// Put before a kernel: the loader picks the best of three versions. Sanitizers start up after the
-/// loader has called the resolvers, and clang 14 has no such attribute for these names.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define SHARDMARK_CLONES \
-  __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
-#else
-#define SHARDMARK_CLONES
-#endif
 /// For everything a kernel calls: only inlined code is compiled for the kernel's instruction set.
 #define SHARDMARK_INLINE __attribute__((always_inline))
 
