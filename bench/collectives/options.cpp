@@ -56,6 +56,8 @@ void check_together(const Options& options) {
         "--algorithm all --tune FILE writes"};
   if (!options.plan_file.empty() && options.collectives.size() > 1)
     throw InputError{"--plan is one plan of one collective; name that collective only"};
+  if (!options.tune_file.empty() && options.algorithms.size() < 2 && !has("all"))
+    throw InputError{"--tune compares algorithms, but only one is asked for; give --algorithm all"};
   if (options.skew_us > 0 && !options.waits)
     throw InputError{"--skew-us is seen in the arrival stamps; leave out --no-waits"};
 }

@@ -2,7 +2,6 @@
 
 #include "bench/collectives/clocks.hpp"
 #include "bench/collectives/fit.hpp"
-#include "bench/collectives/import.hpp"
 #include "bench/collectives/measure.hpp"
 #include "bench/collectives/report.hpp"
 #include "bench/collectives/tune.hpp"
@@ -14,9 +13,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <map>
@@ -105,30 +101,6 @@ Row skipped_row(const Series& series, const std::string& algorithm, const std::s
   return row;
 }
 
-/// Text on stdout, or a picture in a file. All ranks are taken to be on one host.
-void show_plans(const Options& options, int world_size) {
-  const World world = make_world(
-      options, 0, std::vector<std::string>(static_cast<std::size_t>(world_size), "host"));
-  std::vector<const Plan*> plans;
-  const std::vector<Series> all = expand(options, world);
-  for (const Series& series : all)
-    for (const Way& way : series.ways)
-      if (way.plan) plans.push_back(way.plan.get());
-  if (plans.empty())
-    throw InputError{"there is no plan to show; name one, for example --algorithm ring"};
-  if (options.print_plan)
-    for (const Plan* plan : plans) std::cout << to_text(*plan);
-  std::cout << std::flush;
-  if (options.svg_file.empty()) return;
-  if (plans.size() > 1)
-    throw InputError{message("--svg ", options.svg_file, " holds one plan, but ", plans.size(),
-                             " are asked for; name one collective and one --algorithm")};
-  std::ofstream file{options.svg_file};
-  file << to_svg(*plans.front()) << std::flush;
-  if (!file)
-    throw InputError{message("cannot write ", options.svg_file, ": ", std::strerror(errno))};
-}
-
 /// The sweep on one rank.
 class Sweep {
  public:
@@ -147,19 +119,18 @@ class Sweep {
       report_->add(skipped_rows(series));
     });
     std::vector<Row> rows;
-    if (series.skip_reason.empty()) {
-      const double copy_GBps = probe();
-      for (const Series::Size& size : series.sizes) {
-        std::vector<Row> measured = measure_size(series, size, copy_GBps);
-        std::ranges::move(measured, std::back_inserter(rows));
-      }
+    try {
+      const double copy_GBps = series.skip_reason.empty() ? probe() : 0;
+      if (series.skip_reason.empty())
+        for (const Series::Size& size : series.sizes) {
+          std::vector<Row> measured = measure_size(series, size, copy_GBps);
+          std::ranges::move(measured, std::back_inserter(rows));
+        }
+    } catch (const Interrupted&) {
+      finish(rows, true);
+      throw;
     }
-    on_rank_0(transport_, [&] {
-      progress_.clear();
-      const std::vector<std::string> fits = bench::collectives::conclude(rows);
-      report_->conclude(rows, fits);
-      if (is_last_of_collective) report_->end();
-    });
+    finish(rows, is_last_of_collective);
   }
 
  private:
@@ -168,6 +139,15 @@ class Sweep {
     for (const Series& series : all)
       if (series.skip_reason.empty()) count += series.sizes.size();
     return count;
+  }
+
+  void finish(std::vector<Row>& rows, bool ends_collective) {
+    on_rank_0(transport_, [&] {
+      progress_.clear();
+      const std::vector<std::string> fits = conclude(rows);
+      report_->conclude(rows, fits);
+      if (ends_collective) report_->end();
+    });
   }
 
   static std::vector<Row> skipped_rows(const Series& series) {
@@ -237,19 +217,6 @@ class Sweep {
 };
 
 }  // namespace
-
-std::optional<int> answer_alone(const Options& options, int world_size, bool is_first) {
-  const bool importing = !options.import_files.empty();
-  const bool shows_plans = options.print_plan || !options.svg_file.empty();
-  if (options.print.empty() && !importing && !shows_plans) return std::nullopt;
-  if (!is_first) return 0;
-  if (importing) return run_import(options.import_files, options.out, std::cout);
-  if (shows_plans)
-    show_plans(options, world_size);
-  else
-    std::cout << options.print << std::flush;
-  return 0;
-}
 
 int run(const Options& options, const std::vector<std::string>& command_line, Transport& transport,
         const std::function<bool()>& interrupted) {

@@ -59,6 +59,41 @@ std::string percentiles_text(const TimeSummary& time) {
                      time.cv_pct);
 }
 
+std::string explain_overlap(const Overlap& overlap) {
+  return fmt::format(
+      " overlap {:.2f} of the shorter (matmul {:.1f}, collective {:.1f}, together {:.1f} us; tax "
+      "{:.0f} % on compute, {:.0f} % on communication)",
+      overlap.efficiency, overlap.matmul_us, overlap.collective_us, overlap.together_us,
+      overlap.comp_tax_pct, overlap.comm_tax_pct);
+}
+
+std::string explain_skew(const Row& row, const Wait& wait) {
+  for (const Wait& before : row.waits_unskewed)
+    if (before.rank == wait.rank)
+      return fmt::format(
+          "#   skew {:g} us: rank {} waits {:.1f} us instead of {:.1f} ({:+.1f}), transfer {:.1f} "
+          "instead of {:.1f} ({:+.1f})\n",
+          row.skew_us, wait.rank, wait.wait_us, before.wait_us, wait.wait_us - before.wait_us,
+          wait.transfer_us, before.transfer_us, wait.transfer_us - before.transfer_us);
+  return {};
+}
+
+/// What the columns do not say about a row.
+std::string explain(const Row& row) {
+  const Wait* wait = row.longest_wait();
+  std::string line = fmt::format(
+      "# {:12} {:<18} {:<5} {:10.2f} {:>11} {:6.1f} {:>10} {:>11} {}", row.point.size_bytes,
+      row.point.algorithm, row.point.in_place ? "in" : "out", row.time.p50,
+      row.expected_us < 0 ? "-" : fmt::format("{:.2f}", row.expected_us), row.efficiency_pct(),
+      wait == nullptr ? "-" : fmt::format("{:.2f}", wait->wait_us),
+      wait == nullptr ? "-" : fmt::format("{:.2f}", wait->transfer_us), row.verdict);
+  if (row.alone_us > 0)
+    line += fmt::format(" contention {:.2f} (alone {:.2f} us)", row.contention(), row.alone_us);
+  if (row.has_overlap) line += explain_overlap(row.overlap);
+  line += '\n';
+  return wait == nullptr ? line : line + explain_skew(row, *wait);
+}
+
 }  // namespace
 
 void Table::conventions(const std::vector<std::string>& notices) {
@@ -141,43 +176,17 @@ void Table::skip(const Row& row) {
 }
 
 void Table::conclude(std::span<const Row> rows, const std::vector<std::string>& fits) {
-  for (const std::string& fit : fits) out_ << "# " << fit << '\n';
+  for (const std::string& fit : fits) explanation_ += fmt::format("# {}\n", fit);
   bool any = false;
   for (const Row& row : rows) {
-    if (row.time.samples == 0 || row.point.collective == Collective::barrier) continue;
+    if (row.time.samples == 0) continue;
     if (!any)
-      out_ << fmt::format("# {:>12} {:>12} {:>8} {:>10} {:>11} {:>6} {:>10} {:>10} {}\n", "size",
-                          "algorithm", "place", "time_us", "expected_us", "eff(%)", "wait_us",
-                          "transfer_us", "verdict");
+      explanation_ += fmt::format("# {:>12} {:<18} {:<5} {:>10} {:>11} {:>6} {:>10} {:>11} {}\n",
+                                  "size(B)", "algorithm", "place", "time_us", "expected_us",
+                                  "eff(%)", "wait_us", "transfer_us", "verdict");
     any = true;
-    const Wait* wait = row.longest_wait();
-    std::string extra;
-    if (row.alone_us > 0)
-      extra += fmt::format(" contention {:.2f} (alone {:.2f} us)", row.contention(), row.alone_us);
-    if (row.has_overlap)
-      extra += fmt::format(
-          " overlap {:.2f} of the shorter (matmul {:.1f}, collective {:.1f}, together {:.1f} us; "
-          "tax "
-          "{:.0f} % on compute, {:.0f} % on communication)",
-          row.overlap.efficiency, row.overlap.matmul_us, row.overlap.collective_us,
-          row.overlap.together_us, row.overlap.comp_tax_pct, row.overlap.comm_tax_pct);
-    out_ << fmt::format(
-        "# {:12} {:>12} {:>8} {:10.2f} {:>11} {:6.1f} {:>10} {:>10} {}{}\n", row.point.size_bytes,
-        row.point.algorithm, row.point.in_place ? "in" : "out", row.time.p50,
-        row.expected_us < 0 ? "-" : fmt::format("{:.2f}", row.expected_us), row.efficiency_pct(),
-        wait == nullptr ? "-" : fmt::format("{:.2f}", wait->wait_us),
-        wait == nullptr ? "-" : fmt::format("{:.2f}", wait->transfer_us), row.verdict, extra);
-    if (row.waits_unskewed.empty() || wait == nullptr) continue;
-    for (const Wait& before : row.waits_unskewed)
-      if (before.rank == wait->rank)
-        out_ << fmt::format(
-            "#   skew {:g} us: rank {} waits {:.1f} us instead of {:.1f} ({:+.1f}), transfer "
-            "{:.1f} "
-            "instead of {:.1f} ({:+.1f})\n",
-            row.skew_us, wait->rank, wait->wait_us, before.wait_us, wait->wait_us - before.wait_us,
-            wait->transfer_us, before.transfer_us, wait->transfer_us - before.transfer_us);
+    explanation_ += explain(row);
   }
-  out_ << std::flush;
 }
 
 void Table::end() {
@@ -186,8 +195,10 @@ void Table::end() {
   out_ << fmt::format("# Avg bus bandwidth    : {:g} \n",
                       busbw_count_ > 0 ? busbw_sum_ / busbw_count_ : 0);
   out_ << "# (that average mixes sizes, places and algorithms: it is here for parsers, it is no "
-          "result)\n#\n"
+          "result)\n"
+       << explanation_ << "#\n"
        << std::flush;
+  explanation_.clear();
 }
 
 }  // namespace shardmark::bench::collectives

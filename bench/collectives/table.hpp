@@ -24,16 +24,17 @@ class Table {
   /// The rows of one size and algorithm: out of place, and in place if that was measured.
   void add(const Row& out_of_place, const Row* in_place);
   void skip(const Row& row);
-  /// Expected times of a series, as comments.
+  /// Expected times of a series, as comments behind the footer.
   void conclude(std::span<const Row> rows, const std::vector<std::string>& fits);
   /// Footer of one collective.
   void end();
 
  private:
-  std::string half(const Row* row) const;
+  [[nodiscard]] std::string half(const Row* row) const;
 
   std::ostream& out_;
   const Options& options_;
+  std::string explanation_;  ///< of the series so far
   double busbw_sum_{0};
   int busbw_count_{0};
   std::int64_t num_wrong_{0};
