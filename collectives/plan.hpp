@@ -31,7 +31,7 @@ struct Step {
     exchange,  ///< send `count` slots from `source` to `to`, and at the same time receive
                ///< `count_in` slots from `from` to `target`; either side may be missing (peer -1,
                ///< count 0). A peer with count 0 is an empty message: pure synchronisation.
-    copy,  ///< `target`... = `source`..., `count` slots
+    copy,      ///< `target`... = `source`..., `count` slots
   };
   enum class Receive : std::uint8_t { store, reduce };  ///< reduce: target = target (op) received
   Kind kind{Kind::exchange};

@@ -58,6 +58,15 @@ std::map<Axis, std::string> parse_axis_algorithms(std::string_view text) {
   return algorithms;
 }
 
+std::vector<int> host_numbers(std::span<const Endpoint> endpoints) {
+  std::map<std::string_view, int> numbers;
+  std::vector<int> hosts;
+  for (const Endpoint& endpoint : endpoints)
+    hosts.push_back(
+        numbers.try_emplace(endpoint.host, static_cast<int>(numbers.size())).first->second);
+  return hosts;
+}
+
 std::optional<Call> call_of(const Op& op) {
   using Result = std::optional<Call>;
   return std::visit(overloaded{

@@ -3,10 +3,13 @@
 #include "collectives/choose.hpp"
 #include "collectives/plan.hpp"
 #include "core/adaptors.hpp"
+#include "core/transport.hpp"
 
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -60,6 +63,8 @@ class PlannedBackend final : public BackendAdaptor {
   double bytes_sent_{0};
 };
 
+/// A number per world rank, equal for those that run on one host.
+[[nodiscard]] std::vector<int> host_numbers(std::span<const Endpoint> endpoints);
 /// The call that a collective op stands for; nothing for other ops.
 [[nodiscard]] std::optional<Call> call_of(const Op& op);
 

@@ -3,7 +3,10 @@
 #include "core/error.hpp"
 #include "core/nearest.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
+#include <string>
 #include <vector>
 
 namespace shardmark {
@@ -98,7 +101,13 @@ const ModelPreset& find_model(std::string_view name) {
     if (preset.name == name) return preset;
     names.push_back(preset.name);
   }
-  const std::string hint = did_you_mean(name, names);
+  std::string lower{name};
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::string_view like = nearest(lower, names);
+  for (const std::string_view known : names)
+    if (like.empty() && !lower.empty() && known.starts_with(lower)) like = known;
+  const std::string hint = like.empty() ? "" : message("; did you mean ", like, '?');
   throw InputError{message("unknown model ", name,
                            hint.empty() ? "; --list-models prints the known ones" : hint)};
 }

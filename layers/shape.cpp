@@ -11,7 +11,8 @@ void check_divides(const char* what, std::int64_t value, const char* by_what, st
   if (value % by == 0) return;
   const std::int64_t below = value / by * by;
   const std::string tries =
-      below > 0 ? message("try ", below, " or ", below + by) : message("try ", by);
+      below > 0 ? message("try ", below, " or ", below + by)
+                : message("try ", what, ' ', by, " or ", by_what, ' ', value, " at most");
   throw InputError{
       message(what, ' ', value, " is not divisible by ", by_what, ' ', by, "; ", tries)};
 }

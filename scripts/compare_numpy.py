@@ -392,5 +392,5 @@ def main():
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except BadDump as problem:
+    except (BadDump, OSError, ValueError) as problem:
         sys.exit(f"compare_numpy: {problem}")

@@ -397,5 +397,6 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except NotARun as problem:
-        sys.exit(f"plot.py: {problem}")
+    except (NotARun, OSError, KeyError, ValueError) as problem:
+        kind = "" if isinstance(problem, (NotARun, OSError)) else "damaged run folder? "
+        sys.exit(f"plot.py: {kind}{problem}")

@@ -110,7 +110,9 @@ void CommandLine::fail_repeated(const std::vector<std::string>& arguments) const
     if (std::ranges::count_if(arguments, [&](const std::string& argument) {
           return argument.substr(0, argument.find('=')) == name;
         }) > 1)
-      throw InputError{message(name, " is given more than once; a sweep is one list, for example ",
+      throw InputError{message(name,
+                               " is given more than once; give one value, or one list where it "
+                               "sweeps: ",
                                name, " A,B")};
 }
 

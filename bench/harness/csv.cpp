@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -62,6 +63,17 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
 }
 
+void write_whole(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".part";
+  {
+    std::ofstream file{temporary, std::ios::binary};
+    file << text << std::flush;
+    if (!file) throw Error{message("cannot write ", temporary, ": ", std::strerror(errno))};
+  }
+  if (std::rename(temporary.c_str(), path.c_str()) != 0)
+    throw Error{message("cannot rename ", temporary, ": ", std::strerror(errno))};
+}
+
 void prepare_folder(const std::string& folder, bool resume, const std::vector<std::string>& files) {
   namespace fs = std::filesystem;
   std::error_code problem;
@@ -75,6 +87,17 @@ void prepare_folder(const std::string& folder, bool resume, const std::vector<st
   for (const std::string& name : files)
     if (const std::string path = folder + '/' + name; fs::exists(path))
       fs::rename(path, path + ".old");
+  // Timelines of runs that went on with the one that is set aside.
+  for (int part = 2;; ++part) {
+    const std::string path = message(folder, "/trace-", part, ".json");
+    bool found = false;
+    for (const std::string& name : {path, path + ".gz"})
+      if (fs::exists(name)) {
+        fs::rename(name, name + ".old");
+        found = true;
+      }
+    if (!found) return;
+  }
 }
 
 CsvFile::CsvFile(std::string path, const std::vector<std::string>& header, bool resume)

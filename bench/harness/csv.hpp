@@ -16,6 +16,9 @@ namespace shardmark::bench {
 /// Throws InputError when nothing can be written there.
 void prepare_folder(const std::string& folder, bool resume, const std::vector<std::string>& files);
 
+/// Replaces a file as a whole. Throws Error when it cannot be written.
+void write_whole(const std::string& path, const std::string& text);
+
 /// A file that grows by whole rows: each is on the disk when `append` returns.
 class CsvFile {
  public:

@@ -24,6 +24,33 @@ std::vector<std::string> names_of_kernel_file() {
 }
 
 std::string results_path(const std::string& folder) { return folder + "/results.csv"; }
+std::string kernels_path(const std::string& folder) { return folder + "/kernels.csv"; }
+
+/// A run that was killed may have kernels of a row that is not in results.csv, and will measure it
+/// again.
+void drop_unfinished_kernels(const std::string& folder) {
+  const std::string path = kernels_path(folder);
+  if (!std::filesystem::exists(path)) return;
+  const std::set<std::string> finished = finished_rows(folder);
+  const auto num_keys = static_cast<std::ptrdiff_t>(
+      std::ranges::count(result_columns(), Column::Holds::key, &Column::holds));
+  const auto rows = parse_csv(read_file(path));
+  if (rows.empty() || rows.front() != names_of_kernel_file()) return;
+  std::string kept = csv_line(rows.front());
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    if (rows[i].size() != rows.front().size()) continue;
+    std::string key;
+    for (std::ptrdiff_t c = 0; c < num_keys; ++c)
+      key += rows[i][static_cast<std::size_t>(c)] + '\n';
+    if (finished.contains(key)) kept += csv_line(rows[i]);
+  }
+  write_whole(path, kept);
+}
+
+const std::string& prepared(const std::string& folder, bool resume) {
+  if (resume) drop_unfinished_kernels(folder);
+  return folder;
+}
 
 }  // namespace
 
@@ -37,7 +64,8 @@ void ResultsCsv::add(const Outcome& row) {
 }
 
 KernelsCsv::KernelsCsv(const std::string& folder, RunIdentity run, bool resume)
-    : run_{std::move(run)}, file_{folder + "/kernels.csv", names_of_kernel_file(), resume} {}
+    : run_{std::move(run)},
+      file_{kernels_path(prepared(folder, resume)), names_of_kernel_file(), resume} {}
 
 void KernelsCsv::add(const Outcome& row) {
   std::vector<std::vector<std::string>> rows;

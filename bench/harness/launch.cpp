@@ -58,7 +58,8 @@ LaunchPlan plan_launch(const LaunchRequest& request, const std::string& launcher
                                *request.ranks, ' ', request.program, " ...")};
     return {TransportKind::mpi, 1};
   }
-  return {TransportKind::threads, request.ranks.value_or(request.default_ranks)};
+  return {TransportKind::threads,
+          request.ranks.value_or(is_single_launched() ? 1 : request.default_ranks)};
 }
 
 int launch_program(

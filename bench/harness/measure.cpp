@@ -130,7 +130,8 @@ class Runner::Measurement {
       ThreadTransport alone{world, 0};
       CpuBackend serial{alone, runner_.arena_, runner_.kernels_};
       CpuBackend parallel{transport_, runner_.arena_, runner_.kernels_};
-      Rank rank{transport_.rank(), mesh(), parallel};
+      PlannedBackend planned{parallel, options_.plans, host_numbers(transport_.endpoints())};
+      Rank rank{transport_.rank(), mesh(), planned};
       const LayerConfig layer = mode == CheckMode::reduced ? reduced_config(layer_) : layer_;
       mine = check_against_serial(rank, layer, serial, options_.seed);
     }
@@ -262,9 +263,11 @@ class Runner::Measurement {
   void count_work() {
     const double bytes = transport_.bytes_started();
     const double flops = active_ ? session_->flops_executed() : 0;
+    const double planned = active_ ? session_->bytes_planned() : 0;
     (void)take_sample(1);
     if (!active_) return;
     result().bytes_observed = transport_.bytes_started() - bytes;
+    bytes_planned_ = session_->bytes_planned() - planned;
     result().flops_observed = session_->flops_executed() - flops;
   }
 
@@ -369,7 +372,8 @@ class Runner::Measurement {
   }
 
   /// Numbers that must agree: the parts of the window with the whole, and the bytes counted with
-  /// the formula. A row in which they do not is worth nothing.
+  /// the formula, or with what the plans of other algorithms send. A row in which they do not is
+  /// worth nothing.
   void judge_accounts() {
     constexpr double residual_limit = 0.001;
     const auto fail = [&](const std::string& reason) {
@@ -383,9 +387,11 @@ class Runner::Measurement {
         fail(message("rank ", rank, ": the parts of the window leave ", split.residual_us, " of ",
                      split.window_us, " us unexplained (limit 0.1 %)"));
     }
-    if (std::abs(result().bytes_observed - result().bytes_analytic) > 0.5)
-      fail(message("rank 0 communicated ", result().bytes_observed, " bytes, the formula says ",
-                   result().bytes_analytic));
+    const bool plans = !options_.plans.algorithms.empty();
+    const double expected = plans ? bytes_planned_ : result().bytes_analytic;
+    if (std::abs(result().bytes_observed - expected) > 0.5)
+      fail(message("rank 0 communicated ", result().bytes_observed, " bytes, ",
+                   plans ? "its plans say " : "the formula says ", expected));
   }
 
   Runner& runner_;
@@ -398,6 +404,7 @@ class Runner::Measurement {
   Transport::Waiting waiting_;
   std::unique_ptr<Session> session_;
   VerdictInputs machine_;
+  double bytes_planned_{0};  ///< of one iteration
   Outcome outcome_;
 };
 

@@ -2,6 +2,7 @@
 
 #include "bench/harness/result.hpp"
 #include "bench/harness/verdict.hpp"
+#include "collectives/run.hpp"
 #include "core/cpu/arena.hpp"
 #include "core/cpu/backend.hpp"
 #include "core/cpu/gemm_probe.hpp"
@@ -27,6 +28,7 @@ struct RunnerOptions {
   double peak_tflops{0};  ///< of one rank; 0: measure
   bool replicate{false};  ///< fill idle ranks with replicas
   VerdictThresholds thresholds{};
+  PlanChoice plans{};     ///< collectives by our own algorithms
   std::string fault{};    ///< testing: spec of core/adaptors FaultBackend, empty = none
   bool check_nan{false};  ///< testing: wrap the backend in the NaN check for one iteration
   std::function<bool()> interrupted;  ///< polled between samples; empty = never

@@ -45,6 +45,10 @@ Options parse_options(const std::vector<std::string>& arguments) {
     throw InputError{"--dump times nothing that --out could keep; leave out one of them"};
   if (options.dry_run && !options.dump.empty())
     throw InputError{"--dry-run computes nothing that --dump could write; leave out one of them"};
+  for (const auto& [axis, algorithm] : options.runner.plans.algorithms)
+    if (algorithm == "auto" && options.runner.plans.table.rows().empty())
+      throw InputError{message("--algorithm ", name_of(axis),
+                               "=auto needs a table of measured choices; add --tuning FILE")};
   for (const std::string& model : options.models) (void)find_model(model);
   return options;
 }

@@ -1,6 +1,7 @@
 #include "bench/harness/build_info.hpp"
 #include "bench/harness/columns.hpp"
 #include "bench/harness/command_line.hpp"
+#include "bench/harness/csv.hpp"
 #include "bench/harness/quantity.hpp"
 #include "core/adaptors.hpp"
 #include "core/error.hpp"
@@ -98,6 +99,28 @@ void add_parallel_options(CommandLine& line, Options& options) {
            {"N", "ranks to start with --transport threads",
             "the largest --tp, or the cores, at most 8", "2"},
            set_count(options.ranks, 1));
+  line.add("--algorithm",
+           {"AXIS=NAME,...",
+            "do the collectives of an axis by one of our own algorithms (list of "
+            "shardmark-collectives), or by auto: what the table of --tuning says",
+            "the transport's own", "tp=ring"},
+           [&options](std::string_view option, const std::string& text) {
+             try {
+               options.runner.plans.algorithms = parse_axis_algorithms(text);
+             } catch (const InputError& error) {
+               throw InputError{message(option, ": ", error.what())};
+             }
+           });
+  line.add("--tuning",
+           {"FILE", "table for --algorithm AXIS=auto; shardmark-collectives --tune writes it",
+            "none", "choice.txt"},
+           [&options](std::string_view option, const std::string& text) {
+             try {
+               options.runner.plans.table = parse_choice_table(read_file(text));
+             } catch (const Error& error) {
+               throw InputError{message(option, ' ', text, ": ", error.what())};
+             }
+           });
   line.add("--threads-per-rank", {"N", "compute threads of each rank", "1", "2"},
            set_count(options.runner.threads_per_rank, 1));
   line.add("--fill",
@@ -219,7 +242,8 @@ void add_testing_options(CommandLine& line, Options& options) {
         (void)parse_fault(text);
         options.runner.fault = text;
       });
-  line.add("--check-nan", {"", "stop at the first operation that writes a NaN", "", ""},
+  line.add("--check-nan",
+           {"", "run one iteration op by op first and stop at the first that writes a NaN", "", ""},
            set_flag(options.runner.check_nan));
 }
 

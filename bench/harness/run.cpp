@@ -11,6 +11,7 @@
 #include "bench/harness/table.hpp"
 #include "bench/harness/timeline.hpp"
 #include "bench/harness/together.hpp"
+#include "core/adaptors.hpp"
 #include "core/host.hpp"
 #include "core/launch.hpp"
 
@@ -32,8 +33,7 @@ using Sinks = std::vector<std::unique_ptr<ResultSink>>;
 /// Rank 0: everything that keeps or shows rows. run.json comes last, so that its completion marker
 /// is written after everything else.
 Sinks make_sinks(const Options& options, const std::vector<std::string>& command_line,
-                 const RunIdentity& identity, const Transport& transport,
-                 const std::vector<std::string>& notices) {
+                 const RunIdentity& identity, const Transport& transport, const Sweep& sweep) {
   Sinks sinks;
   auto table = std::make_unique<Table>(std::cout, options.verbose);
   const std::string& folder = options.out;
@@ -43,9 +43,9 @@ Sinks make_sinks(const Options& options, const std::vector<std::string>& command
     sinks.push_back(std::make_unique<Timeline>(folder, identity.transport, transport.size()));
     sinks.push_back(std::make_unique<ResultsCsv>(folder, identity, options.resume));
   }
-  table->begin(options, transport, notices);
+  table->begin(options, transport, sweep.notices);
   sinks.push_back(std::move(table));
-  sinks.push_back(std::make_unique<SummaryText>(std::cout));
+  sinks.push_back(std::make_unique<SummaryText>(std::cout, sweep.num_finished));
   if (!folder.empty())
     sinks.push_back(std::make_unique<RunJson>(
         folder, provenance(command_line, options, identity, transport), options.resume));
@@ -70,9 +70,12 @@ void settle(Sweep& sweep, const Options& options, const RunIdentity& identity,
       num_done += done ? 1 : 0;
       decisions += done ? "-\n" : '+' + config.skip_reason + '\n';
     }
-    if (options.resume)
-      sweep.notices.push_back(message(num_done, " of ", cases.size(), " rows are in ", options.out,
-                                      "/results.csv already"));
+    sweep.num_finished = num_done;
+    if (!options.resume) return;
+    sweep.notices.push_back(message(num_done, " of ", cases.size(), " rows are in ", options.out,
+                                    "/results.csv already"));
+    if (std::string changed = changed_settings(options); num_done > 0 && !changed.empty())
+      sweep.notices.push_back("those rows were measured with other settings: " + changed);
   });
   decisions = transport.broadcast(decisions, Transport::Waiting::idle);
   std::vector<Case> left;
@@ -164,6 +167,7 @@ int run_dry(Options options, int world_size) {
 
 int run(const Options& options, const std::vector<std::string>& command_line,
         Transport& transport) {
+  if (!options.runner.fault.empty()) check_fault(parse_fault(options.runner.fault), transport);
   Sweep sweep = expand(options, transport.size());
   set_waiting(transport, options);
   const RunIdentity identity{make_run_id(), "cpu", std::string{transport.name()}};
@@ -175,9 +179,8 @@ int run(const Options& options, const std::vector<std::string>& command_line,
   settle(sweep, options, identity, transport);
   Sinks sinks;
   if (options.dump.empty())
-    on_rank_0(transport, [&] {
-      sinks = make_sinks(options, command_line, identity, transport, sweep.notices);
-    });
+    on_rank_0(transport,
+              [&] { sinks = make_sinks(options, command_line, identity, transport, sweep); });
   Runner runner{options.runner, transport};
   if (!options.dump.empty()) {
     dump_all(options, sweep.cases, runner, transport);

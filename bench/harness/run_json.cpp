@@ -93,6 +93,9 @@ Json machine() {
 
 Json measurement(const Options& options) {
   const RunnerOptions& runner = options.runner;
+  Json algorithms = Json::object();
+  for (const auto& [axis, algorithm] : runner.plans.algorithms)
+    algorithms[std::string{name_of(axis)}] = algorithm;
   return {{"threads_per_rank", runner.threads_per_rank},
           {"warmup", runner.warmup},
           {"min_samples", runner.min_samples},
@@ -101,6 +104,7 @@ Json measurement(const Options& options) {
           {"seed", runner.seed},
           {"peak_tflops", runner.peak_tflops},
           {"fill", runner.replicate ? "replicate" : "idle"},
+          {"algorithms", algorithms},
           {"timeout_s", options.timeout_s}};
 }
 
@@ -143,6 +147,21 @@ Json provenance(const std::vector<std::string>& command_line, const Options& opt
                 const RunIdentity& run, const Transport& transport) {
   return provenance_of("shardmark-tp", schema_version, command_line, measurement(options), run,
                        transport);
+}
+
+std::string changed_settings(const Options& options) {
+  const std::string path = options.out + "/run.json";
+  if (!std::filesystem::exists(path)) return {};
+  const Json before = Json::parse(read_file(path), nullptr, false);
+  if (before.is_discarded() || !before.contains("measurement")) return {};
+  std::string text;
+  const Json settings = measurement(options);
+  for (const auto& [name, now] : settings.items()) {
+    const Json earlier = before["measurement"].value(name, Json{});
+    if (earlier == now) continue;
+    text += message(text.empty() ? "" : "; ", name, ' ', earlier.dump(), ", now ", now.dump());
+  }
+  return text;
 }
 
 Json provenance_of(const std::string& program, int version,
@@ -206,16 +225,6 @@ void RunJson::finish(bool complete) {
                  to_json(summarize(results_)), complete);
 }
 
-void RunRecord::write() const {
-  const std::string temporary = path_ + ".part";
-  {
-    std::ofstream file{temporary};
-    file << content_->dump(2) << '\n';
-    file.flush();
-    if (!file) throw Error{message("cannot write ", temporary, ": ", std::strerror(errno))};
-  }
-  if (std::rename(temporary.c_str(), path_.c_str()) != 0)
-    throw Error{message("cannot rename ", temporary, ": ", std::strerror(errno))};
-}
+void RunRecord::write() const { write_whole(path_, content_->dump(2) + '\n'); }
 
 }  // namespace shardmark::bench

@@ -13,6 +13,9 @@
 
 namespace shardmark::bench {
 
+/// What `options` measure otherwise than the run in their folder did: "seed 1, now 9; ...".
+[[nodiscard]] std::string changed_settings(const Options& options);
+
 /// Where the numbers come from: command line, source, compiler, libraries, machine, ranks,
 /// environment, and this process before it measured anything.
 [[nodiscard]] nlohmann::ordered_json provenance(const std::vector<std::string>& command_line,

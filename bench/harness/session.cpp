@@ -33,7 +33,9 @@ Session::Session(const Case& config, const LayerConfig& layer, const Mesh& mesh,
       nan_check_{check_nan
                      ? std::make_unique<NanCheckBackend>(outermost(cpu_, fault_), transport.rank())
                      : nullptr},
-      filter_{outermost(outermost(cpu_, fault_), nan_check_), std::nullopt},
+      planned_{outermost(outermost(cpu_, fault_), nan_check_), options.plans,
+               host_numbers(transport.endpoints())},
+      filter_{planned_, std::nullopt},
       rank_{std::make_unique<Rank>(transport.rank(), mesh, filter_)},
       program_{make_program(*rank_, layer)},
       nvtx_{make_nvtx_ranges()},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "bench/harness/measure.hpp"
+#include "collectives/run.hpp"
 #include "core/adaptors.hpp"
 #include "profiler/host_collector.hpp"
 #include "profiler/kernel_fanout.hpp"
@@ -41,11 +42,14 @@ class Session {
   [[nodiscard]] Rank& rank() { return *rank_; }
   [[nodiscard]] const LayerProgram& program() const { return *program_; }
   [[nodiscard]] double flops_executed() const { return cpu_.flops_executed(); }
+  /// Bytes that the collectives so far send, those done by a plan as the plan says.
+  [[nodiscard]] double bytes_planned() const { return planned_.bytes_sent(); }
 
  private:
   Phase phase_;
   CpuBackend cpu_;
   std::unique_ptr<Backend> fault_, nan_check_;
+  PlannedBackend planned_;
   FilterBackend filter_;
   std::unique_ptr<Rank> rank_;
   std::unique_ptr<LayerProgram> program_;

@@ -39,6 +39,9 @@ void SummaryText::finish(bool complete) {
   const SweepSummary summary = summarize(results_);
   if (summary.shapes.empty()) return;
   out_ << fmt::format("\nSummary{}\n", complete ? "" : " of the rows before the interruption");
+  if (num_earlier_ > 0)
+    out_ << fmt::format("  (of the rows measured now; the {} from before are only in the files)\n",
+                        num_earlier_);
   for (const ShapeSummary& shape : summary.shapes)
     out_ << fmt::format(
         "  {}\n    fastest: tp {} ({:.3f} ms); highest MFU: tp {} ({:.1f} %)\n    {}\n",

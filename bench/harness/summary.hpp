@@ -21,12 +21,14 @@ struct SweepSummary {
 /// Prints the summary after the last row.
 class SummaryText final : public ResultSink {
  public:
-  explicit SummaryText(std::ostream& out) : out_{out} {}
+  /// `num_earlier` rows are in the file from before, and not in the summary.
+  SummaryText(std::ostream& out, std::size_t num_earlier) : out_{out}, num_earlier_{num_earlier} {}
   void add(const Outcome& row) override { results_.push_back(row.result); }
   void finish(bool complete) override;
 
  private:
   std::ostream& out_;
+  std::size_t num_earlier_;
   std::vector<Result> results_;
 };
 

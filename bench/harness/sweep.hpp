@@ -11,6 +11,7 @@ namespace shardmark::bench {
 /// The rows of a run in the order in which they are measured.
 struct Sweep {
   std::vector<Case> cases;
+  std::size_t num_finished{0};       ///< cases left out because --resume found their rows
   std::vector<std::string> notices;  ///< what the user may not expect: collapsed rows, padding
 };
 

@@ -43,8 +43,9 @@ const char* check_of(const Result& result) {
 
 void Table::begin(const Options& options, const Transport& transport,
                   const std::vector<std::string>& notices) {
-  out_ << fmt::format("# {}: {} ranks ({}), {} thread{} each\n", version_text(), transport.size(),
-                      transport.name(), options.runner.threads_per_rank,
+  out_ << fmt::format("# {}: {} rank{} ({}), {} thread{} each\n", version_text(), transport.size(),
+                      transport.size() == 1 ? "" : "s", transport.name(),
+                      options.runner.threads_per_rank,
                       options.runner.threads_per_rank == 1 ? "" : "s");
   const std::string map = describe(transport.endpoints());
   for (std::size_t first = 0; first < map.size();) {

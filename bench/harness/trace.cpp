@@ -42,10 +42,10 @@ RankTrace make_trace(int rank, const ProfiledIteration& iteration) {
     interval.op_seq = record.op_seq - iteration.ops.front().seq;
     interval.start_us = to_us(record.start_ns - iteration.begin_ns);
     interval.end_us = to_us(record.end_ns - iteration.begin_ns);
-    // The tiles of an op share its work evenly.
+    // The tiles of an op, or the steps of a plan, share its work evenly.
     interval.flops = flops_of(op.op) / num_records[record.op_seq];
     interval.bytes_memory = work(op.op).bytes_memory / num_records[record.op_seq];
-    interval.bytes_wire = bytes_wire_of(op.op);
+    interval.bytes_wire = bytes_wire_of(op.op) / num_records[record.op_seq];
     describe_operand(op.op, interval);
     if (const Group* group = group_of(op.op)) {
       interval.group = group->to_string();
@@ -99,20 +99,26 @@ Waiting waiting_of(const std::vector<RankTrace>& traces, std::size_t rank) {
   const auto duration = [](const RankTrace::Interval& interval) {
     return interval.end_us - interval.start_us;
   };
-  std::map<std::pair<std::uint32_t, std::string>, double> shortest;
+  // One done by a plan has an interval per step; what counts is their sum.
+  using Durations = std::map<std::pair<std::uint32_t, std::string>, double>;
+  const auto durations = [&](const RankTrace& trace) {
+    Durations sums;
+    for (const RankTrace::Interval& interval : trace.intervals)
+      if (interval.kind == OpKind::communication)
+        sums[{interval.op_seq, interval.group}] += duration(interval);
+    return sums;
+  };
+  Durations shortest;
   for (const RankTrace& trace : traces)
-    for (const RankTrace::Interval& interval : trace.intervals) {
-      if (interval.kind != OpKind::communication) continue;
-      const auto [place, is_new] =
-          shortest.try_emplace({interval.op_seq, interval.group}, duration(interval));
-      if (!is_new) place->second = std::min(place->second, duration(interval));
+    for (const auto& [key, sum] : durations(trace)) {
+      const auto [place, is_new] = shortest.try_emplace(key, sum);
+      if (!is_new) place->second = std::min(place->second, sum);
     }
   Waiting waiting;
-  for (const RankTrace::Interval& interval : traces.at(rank).intervals) {
-    if (interval.kind != OpKind::communication) continue;
-    const double transfer_us = shortest.at({interval.op_seq, interval.group});
+  for (const auto& [key, sum] : durations(traces.at(rank))) {
+    const double transfer_us = shortest.at(key);
     waiting.transfer_us += transfer_us;
-    waiting.wait_us += duration(interval) - transfer_us;
+    waiting.wait_us += sum - transfer_us;
   }
   return waiting;
 }

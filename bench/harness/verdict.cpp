@@ -19,9 +19,12 @@ std::optional<Verdict> imbalanced(const Result& result, const VerdictThresholds&
   return Verdict{
       "imbalanced",
       fmt::format("rank {} computes {:.2f}x as long as rank {} ({:.2f} against {:.2f} ms); "
-                  "look for other load on its core, or pin the ranks",
+                  "{}",
                   slowest - result.splits.begin(), slowest->comp_us / fastest->comp_us,
-                  fastest - result.splits.begin(), slowest->comp_us / 1e3, fastest->comp_us / 1e3)};
+                  fastest - result.splits.begin(), slowest->comp_us / 1e3, fastest->comp_us / 1e3,
+                  result.oversubscribed
+                      ? "there are more ranks than cores, so they take turns; start fewer"
+                      : "look for other load on its core, or pin the ranks")};
 }
 
 std::string advice(const Result& result) {
@@ -71,6 +74,8 @@ std::optional<Verdict> memory_bound(const Result& result, const VerdictThreshold
   // A copy of B bytes moves 2B: what it reads and what it writes.
   const double bandwidth_pct = 100 * bytes / time_us / 1e3 / (2 * machine.copy_bandwidth_GBps);
   const double flops_pct = 100 * flops / time_us / 1e6 / result.peak.tflops;
+  // Above the copy bandwidth the data comes from a cache, and memory limits nothing.
+  if (bandwidth_pct > 100) return std::nullopt;
   if (bandwidth_pct <= limits.memory_bandwidth_pct || flops_pct >= limits.memory_flops_pct)
     return std::nullopt;
   return Verdict{

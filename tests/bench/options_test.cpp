@@ -85,7 +85,7 @@ TEST(Options, ContradictionsAreRefused) {
   EXPECT_THAT(problem_of({"--dump", "d", "--dry-run"}), HasSubstr("--dry-run"));
   EXPECT_THAT(problem_of({"--dump", "d", "--out", "o"}), HasSubstr("leave out one"));
   EXPECT_THAT(problem_of({"--hidden", "1k", "--hidden", "2k"}),
-              HasSubstr("--hidden is given more than once; a sweep is one list"));
+              HasSubstr("--hidden is given more than once; give one value, or one list"));
   EXPECT_THAT(problem_of({"--hidden"}), HasSubstr("--hidden"));
 }
 

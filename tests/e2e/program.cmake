@@ -14,6 +14,7 @@ endfunction()
 
 foreach(name IN ITEMS
     threads_run_writes_all_files blocks_print_their_communication resume_skips_finished_rows
+    resume_says_what_it_cannot_know lost_output_is_an_error
     resume_refuses_another_schema earlier_files_are_renamed bad_input_exits_with_2
     unwritable_folder_is_refused threads_full_disk too_large_is_skipped_with_the_estimate
     nan_is_named hanging_rank_is_named hanging_only_rank_is_named failing_rank_ends_the_run interrupt_keeps_rows
@@ -24,7 +25,7 @@ endforeach()
 if(SHARDMARK_HAVE_MPI)
   foreach(name IN ITEMS
       mpi_run_writes_all_files mpi_bad_input_is_printed_once mpi_refuses_threads
-      mpi_dying_rank_keeps_rows mpi_early_exit_fails mpi_hanging_rank_is_named
+      mpi_dying_rank_keeps_rows mpi_single_rank_is_one_rank mpi_exit_code_is_kept mpi_early_exit_fails mpi_hanging_rank_is_named
       mpi_hanging_only_rank_is_named
       mpi_interrupt_keeps_rows mpi_full_disk)
     shardmark_add_program_test(${name})

@@ -71,6 +71,9 @@ TEST(Verdict, MemoryBoundKernels) {
   EXPECT_EQ(name_of_verdict(result), "memory_bound");
   result.kernels[0].flops = 4e6;
   EXPECT_EQ(name_of_verdict(result), "compute_bound");
+  result.kernels[0].flops = 2e6;
+  result.kernels[0].bytes_memory = 2.7e6;  // more than memory can move: it came from a cache
+  EXPECT_EQ(name_of_verdict(result), "compute_bound");
 }
 
 }  // namespace
