@@ -44,6 +44,27 @@ inline void messages_stay_in_order(Transport& transport) {
   }
 }
 
+/// Whose message has been taken may find the receiver in the next collective already.
+inline void messages_and_collectives_alternate(Transport& transport) {
+  const Group group = connected_world(transport);
+  const int last = group.size - 1;
+  if (last == 0) return;
+  Data x{DType::i32, 8};
+  Data y{DType::i32, 8};
+  for (int round = 0; round < 300; ++round) {
+    const auto value = [&](std::int64_t i) { return value_at(round, i); };
+    if (group.position == 0) {
+      x.fill(value);
+      communicate(transport, SendRecv{x.tensor(), {}, group, last, -1}, Lane::tp);
+    } else if (group.position == last) {
+      communicate(transport, SendRecv{{}, x.tensor(), group, -1, 0}, Lane::tp);
+      x.expect(transport, message("message ", round), value);
+    }
+    communicate(transport, Broadcast{x.tensor(), y.tensor(), group, last}, Lane::tp);
+    y.expect(transport, message("broadcast ", round), value);
+  }
+}
+
 /// A message that does not fit an eager buffer.
 inline void large_messages_arrive(Transport& transport) {
   const Group group = connected_world(transport);

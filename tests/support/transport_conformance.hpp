@@ -191,6 +191,7 @@ inline constexpr Check checks[] = {
     {"barrier_waits_for_all", barrier_waits_for_all},
     {"messages_go_round", messages_go_round},
     {"messages_stay_in_order", messages_stay_in_order},
+    {"messages_and_collectives_alternate", messages_and_collectives_alternate},
     {"large_messages_arrive", large_messages_arrive},
     {"messages_on_lanes_are_independent", messages_on_lanes_are_independent},
     {"members_end_with_identical_bits", members_end_with_identical_bits},
