@@ -44,8 +44,19 @@ std::string trouble_with_sizes(const Series& series, const Options& options) {
   return trouble;
 }
 
+/// An error names the file.
+template <class Parse>
+auto parse_file(const std::string& path, const Parse& parse) {
+  const std::string text = read_file(path);
+  try {
+    return parse(text);
+  } catch (const InputError& error) {
+    throw InputError{message(path, ": ", error.what())};
+  }
+}
+
 std::shared_ptr<const Plan> load_plan(const Options& options, const Series& series) {
-  Plan plan = parse_plan(read_file(options.plan_file));
+  Plan plan = parse_file(options.plan_file, parse_plan);
   if (plan.collective != series.point.collective)
     throw InputError{message(options.plan_file, " is a plan of ", name_of(plan.collective),
                              ", not of ", name_of(series.point.collective))};
@@ -66,7 +77,7 @@ std::shared_ptr<const Plan> load_plan(const Options& options, const Series& seri
 Way make_auto(const Series& series, const Options& options, const World& world) {
   Way way{"auto"};
   const Point& point = series.point;
-  ChoiceTable table = parse_choice_table(read_file(options.tuning_file));
+  ChoiceTable table = parse_file(options.tuning_file, parse_choice_table);
   for (const ChoiceTable::Row& row : table.rows()) {
     if (row.collective != point.collective || row.group_size != point.group_size) continue;
     if (row.algorithm == "native" || way.choices.contains(row.algorithm)) continue;

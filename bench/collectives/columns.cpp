@@ -162,13 +162,13 @@ std::vector<Column> account_columns() {
       {"num_wrong", "elements", "wrong elements over all ranks", measured,
        [](L l) { return l.row.checked ? text(l.row.num_wrong) : ""; }},
       {"check", "", "pass, fail or skipped: exact comparison of every element", always, check_of},
-      {"verdict", "", "what limits the row", always, [](L l) { return text(l.row.verdict); }},
-      {"verdict_reason", "", "its numbers", always, [](L l) { return text(l.row.verdict_reason); }},
       {"oversubscribed", "", "more ranks than cores: do not compare times", always,
        [](L l) { return text(l.row.oversubscribed); }},
       {"rank_scope", "", "whose time it is: max, or what -a says", always,
        [](L l) { return text(l.row.rank_scope); }},
       {"status", "", "ok, skipped or failed", always, status_of},
+      {"verdict", "", "what limits the row", always, [](L l) { return text(l.row.verdict); }},
+      {"verdict_reason", "", "its numbers", always, [](L l) { return text(l.row.verdict_reason); }},
       {"reason", "", "why not ok", always, [](L l) { return text(l.row.reason); }},
   };
 }
