@@ -236,7 +236,8 @@ void add_testing_options(CommandLine& line, Options& options) {
   line.group("Testing");
   line.add(
       "--inject-fault",
-      {"SPEC", "break one rank: KIND:rank=R:op=N with KIND exit:CODE, kill, hang, nan or throw",
+      {"SPEC",
+       "break one rank: KIND:rank=R:op=N with KIND exit:CODE, kill, hang, nan, throw or corrupt",
        "none", "hang:rank=1:op=40"},
       [&options](std::string_view, const std::string& text) {
         (void)parse_fault(text);
