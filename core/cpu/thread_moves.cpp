@@ -134,10 +134,15 @@ void ThreadTransport::check_message(const Flight& flight) const {
 
 /// A peer that waits in a collective which this member has not come to will never take or send a
 /// message: the lane of this member is held up by it.
-void ThreadTransport::check_peer(const Flight& flight, int peer) const {
-  if (peer < 0) return;
+void ThreadTransport::check_peer(const Flight& flight, bool sending) const {
+  using State = ThreadWorld::Mailbox::State;
+  const int peer = sending ? flight.message.to : flight.message.from;
   const ThreadWorld::Meeting::Slot& slot = flight.connection->meeting->slot(peer);
   if (slot.num_calls.load(std::memory_order_acquire) <= flight.connection->num_calls) return;
+  // It may have done its part of the message in the meantime and gone on.
+  const ThreadWorld::Mailbox& mailbox = sending ? *flight.outbox : *flight.inbox;
+  const State open = sending ? State::posted : State::empty;
+  if (mailbox.state.load(std::memory_order_acquire) != open) return;
   const Group& group = flight.connection->group;
   throw Error{message("rank ", group.world_rank(peer), " called ", slot.call.to_string(),
                       " where rank ", rank(), " called send_recv with it on ", group.to_string())};

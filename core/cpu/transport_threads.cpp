@@ -168,8 +168,8 @@ bool ThreadTransport::advance_message(Flight& flight) {
     flight.connection = nullptr;
     return true;
   }
-  if (!received) check_peer(flight, flight.message.from);
-  if (!sent) check_peer(flight, flight.message.to);
+  if (!received) check_peer(flight, false);
+  if (!sent) check_peer(flight, true);
   return false;
 }
 

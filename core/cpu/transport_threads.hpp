@@ -98,7 +98,7 @@ class ThreadTransport final : public Transport {
   /// Takes the message that has come, if it has; true if none is outstanding.
   bool receive(Flight& flight);
   void check_message(const Flight& flight) const;
-  void check_peer(const Flight& flight, int peer) const;
+  void check_peer(const Flight& flight, bool sending) const;
   void withdraw(Flight& flight) noexcept;
   void withdraw_message(Flight& flight) noexcept;
   void check_calls(const Connection& connection) const;
