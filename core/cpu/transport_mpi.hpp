@@ -39,7 +39,7 @@ class MpiSession {
   MpiSession(int argc, char** argv);
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
-  /// Finalizes unless an exception is in flight: then peers may be gone, and it would hang.
+  /// Finalizes where that does not hang. Not when an exception is in flight: peers may be gone.
   ~MpiSession();
 
  private:
