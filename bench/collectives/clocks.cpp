@@ -13,7 +13,8 @@ namespace shardmark::bench::collectives {
 namespace {
 
 constexpr Lane lane = Lane::tp;
-constexpr int rounds = 50;
+constexpr int fewest_rounds = 50, most_rounds = 2000;
+constexpr std::int64_t enough_ns = 500'000'000;
 
 /// One 8-byte message, waited for.
 void move(Transport& transport, const Group& world, std::int64_t& stamp, int to, int from) {
@@ -28,29 +29,34 @@ struct Offset {
   std::int64_t offset_ns{0}, bound_ns{0};
 };
 
-/// Rank 0's side against `peer`.
+/// Rank 0's side against `peer`. A word of 0 says that there are no more rounds.
 Offset ask(Transport& transport, const Group& world, int peer) {
   std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
   Offset best;
-  for (int round = 0; round < rounds; ++round) {
-    std::int64_t stamp = 0;
+  const std::int64_t start = now_ns();
+  for (int round = 0; round < most_rounds; ++round) {
+    std::int64_t word = 1;
     const std::int64_t begin = now_ns();
-    move(transport, world, stamp, peer, -1);
-    move(transport, world, stamp, -1, peer);
+    if (round >= fewest_rounds && begin - start > enough_ns) break;
+    move(transport, world, word, peer, -1);
+    move(transport, world, word, -1, peer);
     const std::int64_t end = now_ns();
     if (end - begin >= shortest) continue;
     shortest = end - begin;
-    best = {begin + shortest / 2 - stamp, shortest / 2};
+    best = {begin + shortest / 2 - word, shortest / 2};
   }
+  std::int64_t no_more = 0;
+  move(transport, world, no_more, peer, -1);
   return best;
 }
 
 void answer(Transport& transport, const Group& world) {
-  for (int round = 0; round < rounds; ++round) {
-    std::int64_t stamp = 0;
-    move(transport, world, stamp, -1, 0);
-    stamp = now_ns();
-    move(transport, world, stamp, 0, -1);
+  for (;;) {
+    std::int64_t word = 0;
+    move(transport, world, word, -1, 0);
+    if (word == 0) return;
+    word = now_ns();
+    move(transport, world, word, 0, -1);
   }
 }
 

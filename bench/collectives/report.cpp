@@ -5,9 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -22,8 +19,8 @@ Json how_measured(const Options& options) {
           {"max_time_s", options.max_time_s}, {"warmup", options.warmup},
           {"aggregate", options.aggregate},   {"rank_scope", name_of(options.scope)},
           {"blocking", options.blocking},     {"check", options.check},
-          {"skew_us", options.skew_us},       {"matmul", options.matmul},
-          {"timeout_s", options.timeout_s}};
+          {"waits", options.waits},           {"skew_us", options.skew_us},
+          {"matmul", options.matmul},         {"timeout_s", options.timeout_s}};
 }
 
 std::string device_name() {
@@ -54,6 +51,9 @@ Report::Report(const Options& options, const World& world, RunIdentity run,
     if (options.resume) {
       read_earlier();
       said.push_back(message(finished_.size(), " rows are in ", results_path(options), " already"));
+      const std::string changed = changed_settings(options.out, how_measured(options));
+      if (!finished_.empty() && !changed.empty())
+        said.push_back("those rows were measured with other settings: " + changed);
     }
     results_ = std::make_unique<CsvFile>(results_path(options), column_names(), options.resume);
     waits_ =
@@ -126,17 +126,10 @@ void Report::conclude(const std::vector<Row>& rows, const std::vector<std::strin
 
 /// Replaces results.csv as a whole: the rows have got their expected times. New rows go on there.
 void Report::rewrite() {
-  const std::string temporary = results_path(options_) + ".part";
-  {
-    std::ofstream file{temporary};
-    file << csv_line(column_names());
-    for (const auto& cells : earlier_) file << csv_line(cells);
-    for (const Row& row : rows_) file << csv_line(cells_of({row, run_}));
-    file.flush();
-    if (!file) throw Error{message("cannot write ", temporary, ": ", std::strerror(errno))};
-  }
-  if (std::rename(temporary.c_str(), results_path(options_).c_str()) != 0)
-    throw Error{message("cannot rename ", temporary, ": ", std::strerror(errno))};
+  std::string text = csv_line(column_names());
+  for (const auto& cells : earlier_) text += csv_line(cells);
+  for (const Row& row : rows_) text += csv_line(cells_of({row, run_}));
+  write_whole(results_path(options_), text);
   results_ = std::make_unique<CsvFile>(results_path(options_), column_names(), true);
 }
 

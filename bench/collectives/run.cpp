@@ -221,6 +221,7 @@ class Sweep {
 int run(const Options& options, const std::vector<std::string>& command_line, Transport& transport,
         const std::function<bool()>& interrupted) {
   compare_options(command_line, transport);
+  if (!options.fault.empty()) check_fault(parse_fault(options.fault), transport);
   transport.set_wait_policy(
       {.yield = is_oversubscribed(transport, 1), .timeout_s = options.timeout_s});
   const World world = make_world(options, transport.rank(), hosts_of(transport));

@@ -18,19 +18,9 @@ void delay(double duration_us) {
   }
 }
 
-/// `pause_us` goes before this rank's calls.
-std::vector<Wait> stamped_pass(const Runnable& runnable, int count, double pause_us,
-                               const World& world, const Clocks& clocks, Workspace& workspace,
+/// Every rank's stamps and the ranks it waits for, on all ranks.
+std::vector<Wait> gather_waits(const std::vector<Stamp>& mine, const World& world,
                                Transport& transport) {
-  const std::int64_t offset = clocks.offset_ns[static_cast<std::size_t>(transport.rank())];
-  std::vector<Stamp> mine;
-  for (int call = 0; call < count; ++call) {
-    transport.barrier();
-    delay(pause_us);
-    const std::int64_t arrival = now_ns();
-    workspace.run(runnable, 1, false);
-    mine.push_back({arrival + offset, now_ns() + offset});
-  }
   std::string packed(mine.size() * sizeof(Stamp), '\0');
   std::memcpy(packed.data(), mine.data(), packed.size());
   std::vector<std::vector<Stamp>> stamps;
@@ -71,13 +61,24 @@ void measure_waits(Row& row, const Runnable& runnable, const Options& options, c
   // Times are the same on all ranks, since samples are.
   const int count = static_cast<int>(std::floor(wanted));
   const int skew_rank = options.skew_rank < 0 ? transport.size() - 1 : options.skew_rank;
-  const auto pass = [&](double pause_us) {
-    return stamped_pass(runnable, count, pause_us, world, clocks, workspace, transport);
+  const std::int64_t offset = clocks.offset_ns[static_cast<std::size_t>(transport.rank())];
+  const auto stamped_call = [&](double pause_us) {
+    transport.barrier();
+    delay(pause_us);
+    const std::int64_t arrival = now_ns();
+    workspace.run(runnable, 1, false);
+    return Stamp{arrival + offset, now_ns() + offset};
   };
   row.skew_us = options.skew_us;
-  // The pass to compare with pauses all ranks: caches cool down in a pause whoever is late.
-  if (options.skew_us > 0) row.waits_unskewed = pass(options.skew_us);
-  row.waits = pass(transport.rank() == skew_rank ? options.skew_us : 0);
+  std::vector<Stamp> unskewed, skewed;
+  for (int call = 0; call < count; ++call) {
+    // The calls to compare with, in turn: all ranks pause, since caches cool down in a pause
+    // whoever is late.
+    if (options.skew_us > 0) unskewed.push_back(stamped_call(options.skew_us));
+    skewed.push_back(stamped_call(transport.rank() == skew_rank ? options.skew_us : 0));
+  }
+  if (options.skew_us > 0) row.waits_unskewed = gather_waits(unskewed, world, transport);
+  row.waits = gather_waits(skewed, world, transport);
 }
 
 }  // namespace shardmark::bench::collectives

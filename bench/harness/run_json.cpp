@@ -150,12 +150,15 @@ Json provenance(const std::vector<std::string>& command_line, const Options& opt
 }
 
 std::string changed_settings(const Options& options) {
-  const std::string path = options.out + "/run.json";
+  return changed_settings(options.out, measurement(options));
+}
+
+std::string changed_settings(const std::string& folder, const Json& settings) {
+  const std::string path = folder + "/run.json";
   if (!std::filesystem::exists(path)) return {};
   const Json before = Json::parse(read_file(path), nullptr, false);
   if (before.is_discarded() || !before.contains("measurement")) return {};
   std::string text;
-  const Json settings = measurement(options);
   for (const auto& [name, now] : settings.items()) {
     const Json earlier = before["measurement"].value(name, Json{});
     if (earlier == now) continue;

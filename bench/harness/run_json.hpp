@@ -15,6 +15,9 @@ namespace shardmark::bench {
 
 /// What `options` measure otherwise than the run in their folder did: "seed 1, now 9; ...".
 [[nodiscard]] std::string changed_settings(const Options& options);
+/// The same for any program: `settings` against the "measurement" of `folder`/run.json.
+[[nodiscard]] std::string changed_settings(const std::string& folder,
+                                           const nlohmann::ordered_json& settings);
 
 /// Where the numbers come from: command line, source, compiler, libraries, machine, ranks,
 /// environment, and this process before it measured anything.
