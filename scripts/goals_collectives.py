@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Compares a folder written by scripts/record_collectives with the project's goals.
+
+Usage: scripts/goals_collectives.py results/MACHINE/collectives     prints a Markdown table; exit
+code 0 even if a goal is missed: the table says so. Standard library only.
+"""
+
+import collections
+import csv
+import json
+import pathlib
+import statistics
+import sys
+
+from goals import Table, counters
+
+RATE_BYTES_PER_US = 125.0  # 1 Gbit/s
+SHAPED_BYTES = 16 << 20
+
+
+def rows_of(folder):
+    path = folder / "results.csv"
+    if not path.is_file():
+        return []
+    with open(path, newline="") as file:
+        return [row for row in csv.DictReader(file) if row["status"] == "ok"]
+
+
+def size_text(size):
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:g} {name}"
+    return f"{size} B"
+
+
+def native(table, out):
+    """Per collective the size that is worst against max(3 %, 0.5 us)."""
+    worst, counting = {}, []
+    for entry in counters(out / "native/native.json"):
+        collective, size = entry["name"].split("/")[1], int(entry["name"].split("bytes:")[1]
+                                                            .split("/")[0])
+        loop = entry["test_loop_us"]
+        extra = (entry["submit_us"] - loop) / max(0.03 * loop, 0.5)
+        if collective not in worst or extra > worst[collective][0]:
+            worst[collective] = (extra, size, entry)
+        if size == 1 << 20:
+            counting.append(entry["submit_us"] / loop)
+    for collective, (extra, size, entry) in worst.items():
+        table.at_most(f"native {collective}, 2 ranks, 4 B to 256 MiB: over a loop of the same "
+                      f"non-blocking call, in units of max(3 %, 0.5 us); worst at {size_text(size)}: "
+                      f"{entry['submit_us']:.4g} us against {entry['test_loop_us']:.4g} us (blocking "
+                      f"{entry['blocking_us']:.4g} us)", 1, extra, "", "native/native.json")
+    table.at_most("everything around the call, counting included, at 1 MiB: median of the "
+                  "collectives over the loop", 1.01, statistics.median(counting), "x",
+                  "native/native.json")
+
+
+def auto(table, out, name, what):
+    groups = collections.defaultdict(dict)
+    for row in rows_of(out / name):
+        key = (row["op_or_block"], int(row["size_bytes"]))
+        groups[key][row["algorithm"]] = row
+    ratios = []
+    for key, by_algorithm in groups.items():
+        mine = by_algorithm.pop("auto", None)
+        if mine is None or not by_algorithm:
+            continue
+        best = min(by_algorithm.values(), key=lambda row: float(row["time_us_p50"]))
+        # The noise of a median of n samples.
+        noise = max(1.25 * float(row["cv_pct"]) / 100 / float(row["samples"]) ** 0.5
+                    for row in (mine, best))
+        ratio = float(mine["time_us_p50"]) / float(best["time_us_p50"])
+        ratios.append((ratio / (1 + max(0.05, noise)), ratio, noise, key, mine, best))
+    if not ratios:
+        return
+    over, ratio, noise, (collective, size), mine, best = max(ratios, key=lambda entry: entry[0])
+    table.at_most(f"auto, {what}: over the best of native and all plans, in units of 1 + max(5 %, "
+                  f"noise), worst of {len(ratios)} points: {collective} {size_text(size)}, "
+                  f"{mine['chosen']} {ratio:.3g}x {best['algorithm']}, noise {100 * noise:.2g} %", 1,
+                  over, "x", f"{name}/results.csv")
+
+
+def copies(table, out):
+    rows = rows_of(out / "copy")
+    best = min(rows, key=lambda row: float(row["time_us_p50"]))
+    copy_us = float(best["size_bytes"]) / float(best["copy_GBps"]) / 1e3
+    table.at_most(f"threads, 2 ranks, all-reduce of 64 MiB out of place ({best['algorithm']}): over "
+                  "both ranks copying 64 MiB each at once", 1.1, float(best["time_us_p50"]) / copy_us,
+                  "x", "copy/results.csv copy_GBps")
+
+
+def link_bytes(out, algorithm):
+    """Largest of the hosts' bytes sent and received per call."""
+    few, many = (
+        {line.split()[0]: [float(n) for n in line.split()[1:]]
+         for line in (out / f"links/{algorithm}-{calls}.txt").read_text().splitlines()}
+        for calls in (5, 25))
+    return max((many[host][way] - few[host][way]) / 20 for host in many for way in (0, 1))
+
+
+def shaped(table, out):
+    times = {row["algorithm"]: float(row["time_us_p50"]) for row in rows_of(out / "shaped-2x2")}
+    if "hierarchical" not in times:
+        table.lines.append("| several hosts | | | not measured: no hosts could be made | |")
+        return
+    what = "two hosts x two ranks, 1 Gbit/s, all-reduce of 16 MiB: "
+    links = {name: link_bytes(out, name) for name in times}
+    table.at_most(what + "bytes over a link each way, hierarchical, by the link's counters", 1.05,
+                  links["hierarchical"] / SHAPED_BYTES, "S", "links/hierarchical-*.txt")
+    table.at_most(what + "the same against the plan's (S)", 5,
+                  100 * abs(links["hierarchical"] / SHAPED_BYTES - 1), "%", "links/")
+    table.at_most(what + "hierarchical, time over bytes / rate", 1.15,
+                  times["hierarchical"] / (links["hierarchical"] / RATE_BYTES_PER_US), "x",
+                  "shaped-2x2/results.csv time_us_p50")
+    table.at_least(what + "hierarchical, speed-up over the flat ring", 1.35,
+                   times["ring"] / times["hierarchical"], "x", "shaped-2x2/results.csv")
+    for name in ("ring", "native"):
+        table.lines.append(f"| {what}{name}, for comparison | | {times[name] / 1e3:.4g} ms, "
+                           f"{links[name] / SHAPED_BYTES:.4g} S over a link | | shaped-2x2, links |")
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    out = pathlib.Path(sys.argv[1])
+    table = Table()
+    native(table, out)
+    for name, what in (("threads", "2 ranks (threads)"), ("mpi", "2 ranks (mpi)"),
+                       ("hosts-2x1", "2 hosts x 1 rank")):
+        auto(table, out, name, what)
+    copies(table, out)
+    shaped(table, out)
+    with open(out / "mpi/run.json") as file:
+        run = json.load(file)
+    machine = run["machine"]
+    print(f"# Goals of collectives on {out.parent.name}\n")
+    print(f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB; "
+          f"{run['mpi']}; commit {run['commit']}; {run['start_time']}. Written by "
+          "`scripts/record_collectives`; ratios are within one run.\n")
+    print("| goal | target | measured | | source |\n|---|---|---|---|---|")
+    print("\n".join(table.lines))
+
+
+if __name__ == "__main__":
+    main()
