@@ -10,9 +10,9 @@ namespace shardmark {
 
 /// Data whose result is the same bits in whatever order it is reduced: small integers, so that
 /// every partial sum is exact. A function of (seed, member, element), so that nobody has to send
-/// it; it differs from element to element, so that a chunk in the wrong place shows. Sums and
-/// averages are exact on any number of members (with more than 128 in bf16 and i8, more and more
-/// values are 0, and averages are); products, maxima and minima always are.
+/// it; it differs from element to element, so that a chunk in the wrong place shows. Exact on any
+/// number of members; where there are more of them than the dtype has integers (128 in i8, 256 in
+/// bf16), sums have zeros among the inputs, and averages are 0 from half as many on.
 struct ExactData {
   Collective collective{Collective::all_reduce};
   DType dtype{DType::f32};

@@ -12,6 +12,8 @@ namespace shardmark {
 namespace {
 
 constexpr std::size_t max_problems = 20;
+/// Slots of all ranks: 4 GiB of contents.
+constexpr std::int64_t max_slots = std::int64_t{1} << 28;
 
 struct Content {
   std::uint64_t fingerprint{0};
@@ -48,6 +50,9 @@ class StepRules {
       problems_.push_back("the plan's header contradicts itself");
       return;
     }
+    if (std::int64_t{plan_.num_slots()} * plan_.num_ranks > max_slots)
+      problems_.push_back(message(plan_.num_slots(), " slots on each of ", plan_.num_ranks,
+                                  " ranks are too many to follow; at most ", max_slots, " in all"));
     if (plan_.collective == Collective::all_to_all_v &&
         (plan_.num_scratch > 0 || plan_.slots_per_block > 1))
       problems_.push_back("all_to_all_v has blocks of any length: no scratch, one slot per block");
@@ -287,6 +292,7 @@ class Run {
     return state(rank).receives ? step_of(rank).from : -1;
   }
 
+  /// False if `peer` has no step left that would meet this side of the rank's current one.
   [[nodiscard]] bool will_meet(int rank, int peer, bool sending) const {
     const auto steps = plan_.steps_of(peer);
     for (std::size_t i = state(peer).step; i < steps.size(); ++i) {
@@ -328,10 +334,9 @@ class Run {
       const bool sending = awaited(*at, true) >= 0;
       text += message(" rank ", *at, " step ", state(*at).step,
                       sending ? " sends to rank " : " receives from rank ",
-                      sending ? step_of(*at).to : step_of(*at).from, ", which is at",
-                      at + 1 == visited.end() ? message(" its step ", state(rank).step) : "");
+                      sending ? step_of(*at).to : step_of(*at).from, ',');
     }
-    problems_.push_back(text);
+    problems_.push_back(text + " which closes the cycle");
   }
 
   const Plan& plan_;

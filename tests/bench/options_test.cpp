@@ -42,6 +42,17 @@ TEST(Options, ListsSweepAndKeepEqualValuesOnce) {
   EXPECT_THAT(options.blocks, ElementsAre(BlockKind::mlp, BlockKind::model));
 }
 
+TEST(Options, AlgorithmsAreByAxis) {
+  const Options options = parse_options({"--algorithm", "tp=ring,dp=native"});
+  EXPECT_EQ(options.runner.plans.algorithms.at(Axis::tp), "ring");
+  EXPECT_EQ(options.runner.plans.algorithms.at(Axis::dp), "native");
+  EXPECT_THAT(problem_of({"--algorithm", "tp=fast"}),
+              HasSubstr("--algorithm: there is no algorithm 'fast'; there is native, auto, ring"));
+  EXPECT_THAT(problem_of({"--algorithm", "ring"}), HasSubstr("'ring' is not AXIS=ALGORITHM"));
+  EXPECT_THAT(problem_of({"--algorithm", "tp=auto"}), HasSubstr("add --tuning FILE"));
+  EXPECT_THAT(problem_of({"--tuning", "/nowhere/choice.txt"}), HasSubstr("cannot read"));
+}
+
 TEST(Options, KIs1024) {
   EXPECT_THAT(parse_options({"--seq", "1k,2K,1m"}).seq, ElementsAre(1024, 2048, 1048576));
 }
