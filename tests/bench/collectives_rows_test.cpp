@@ -3,6 +3,7 @@
 #include "bench/collectives/table.hpp"
 #include "bench/collectives/tune.hpp"
 #include "bench/collectives/waits.hpp"
+#include "bench/harness/csv.hpp"
 #include "core/error.hpp"
 
 #include <gmock/gmock.h>
@@ -130,6 +131,11 @@ TEST(CollectivesColumns, NamesAreUniqueAndSkippedRowsEmpty) {
   }
   EXPECT_EQ(key_of({row_of(8, 1), run}), key_of({row_of(8, 2), run}));
   EXPECT_NE(key_of({row_of(8, 1), run}), key_of({row_of(16, 1), run}));
+}
+
+TEST(CollectivesColumns, ReadmeHasTheTable) {
+  EXPECT_THAT(read_file(SHARDMARK_SOURCE_DIR "/results/README.md"), HasSubstr(columns_markdown()))
+      << "put the output of shardmark-collectives --list-columns there";
 }
 
 TEST(CollectivesRow, BusBandwidthGoesByTheGroup) {
