@@ -199,7 +199,9 @@ def plot_time(run, out, imported, style):
         ticks = ticks[::max(1, len(ticks) // 8)]
         for axes, label in ((left, "time of a call, µs"), (right, "busbw, GB/s (1e9 B)")):
             axes.set_xscale("log", base=2)
-            axes.set_yscale("log")
+            # A group of one sends nothing: its busbw is 0.
+            if axes is left or (rows["busbw_GBps"] > 0).any():
+                axes.set_yscale("log")
             axes.set_xticks(ticks, [size_text(tick) for tick in ticks])
             axes.set_xlabel("size, bytes (base 2)")
             axes.set_ylabel(label)

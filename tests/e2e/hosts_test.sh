@@ -14,14 +14,14 @@ fail() {
   echo "FAILED: $*"
   for file in out links; do [ -f $file ] && sed "s/^/$file: /" $file; done
   exit 1
-}
+} >&2
 # expect CODE OPTIONS...: scripts/hosts, what it printed in `out`.
 expect() {
   local wanted=$1 code=0
   shift
   "$HOSTS" "$@" > out 2>&1 || code=$?
   if [ $code -eq 77 ]; then
-    cat out
+    cat out >&2
     exit 77
   fi
   [ $code -eq "$wanted" ] || fail "exit code $code, not $wanted, of: hosts $*"
@@ -70,6 +70,37 @@ hanging_rank_is_named_with_its_host() {
   expect 1 -- "$PROGRAM" --tp 2 "${one_op[@]}" --timeout 2 --inject-fault hang:rank=1:op=1
   has out 'rank 1 \(host1\): watchdog'
   has out 'no answer for 2 s.*no sign of life from rank 1 \(host host1'
+}
+
+# Bytes over the link of one call: what twenty calls more send more.
+per_call() {
+  local few many
+  for calls in 2 22; do
+    expect 0 --ranks-per-host 2 --counters links "$PROGRAM" all_reduce -b 1M -e 1M --algorithm "$1" \
+      --out-of-place-only --no-waits -c 0 -n $calls -m 1 -w 1 --max-time 20
+    if [ $calls = 2 ]; then few=$(sent host0); else many=$(sent host0); fi
+  done
+  echo $(((many - few) / 20))
+}
+collectives_over_two_hosts() {
+  expect 0 "$PROGRAM" all_reduce,all_gather,all_to_all -b 8 -e 64K -f 8 --algorithm all --max-time 0.02 \
+    --min-samples 3
+  has out '#  *Rank  *1 .* host1|host1'
+  has out 'Out of bounds values : 0 OK'
+}
+hierarchical_crosses_the_link_once() {
+  local bytes
+  bytes=$(per_call hierarchical) || exit $?
+  [ "$bytes" -ge 1000000 ] && [ "$bytes" -le 1153434 ] ||
+    fail "hierarchical sends $bytes bytes per call of 1048576 over the link"
+  bytes=$(per_call ring) || exit $?
+  [ "$bytes" -ge 1500000 ] && [ "$bytes" -le 1700000 ] || fail "ring sends $bytes bytes per call"
+}
+# MPI_Finalize of MPICH hangs when a rank is late there.
+programs_end_over_four_hosts() {
+  for _ in 1 2 3; do
+    expect 0 --hosts 4 timeout -k 1 15 "$PROGRAM" all_reduce -b 8 -e 8 -n 3 -w 1 --no-waits
+  done
 }
 
 "$1"

@@ -61,3 +61,15 @@ endif()
 shardmark_add_script_test(plot_small_run "plot.py" "" --out
   --transport threads --ranks 2 --tp 1,2 --hidden 64,128 --heads 2 --seq 32,64 --overlap off,on
   --min-samples 2 --max-time 0.05 --check off --peak-tflops 0.1)
+
+if(TARGET shardmark-collectives)
+  add_test(NAME plot_collectives COMMAND ${CMAKE_COMMAND}
+    -D LAUNCHER= -D PROGRAM=$<TARGET_FILE:shardmark-collectives>
+    -D "ARGUMENTS=all_reduce,all_gather --ranks 4 --groups tp=2,dp=2 -b 8 -e 64K -f 8 --algorithm native,ring --max-time 0.02 --min-samples 3"
+    -D OPTION=--out -D FOLDER=${CMAKE_CURRENT_BINARY_DIR}/plot_collectives
+    -D PYTHON=${SHARDMARK_PYTHON} -D SCRIPT=${PROJECT_SOURCE_DIR}/scripts/plot_collectives.py
+    -D "SCRIPT_ARGUMENTS=--imported;${CMAKE_CURRENT_SOURCE_DIR}/imported.csv"
+    -P ${CMAKE_CURRENT_SOURCE_DIR}/script_test.cmake)
+  set_tests_properties(plot_collectives PROPERTIES LABELS e2e TIMEOUT 120
+    PASS_REGULAR_EXPRESSION "contention_all_reduce.*png" FAIL_REGULAR_EXPRESSION "Traceback")
+endif()
