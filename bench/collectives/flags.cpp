@@ -141,7 +141,9 @@ void add_algorithm_flags(CommandLine& line, Options& options) {
            set_flag(options.print_plan, true));
   line.add("--svg", {"FILE", "draw the plan instead of running it", "none", "ring.svg"},
            set_path(options.svg_file));
-  line.add("--tune", {"FILE", "write the fastest algorithm by size there", "none", "choice.txt"},
+  line.add("--tune",
+           {"FILE", "write the fastest algorithm by size there; at least 50 samples per row",
+            "none", "choice.txt"},
            set_path(options.tune_file));
   line.add("--tuning", {"FILE", "table of --algorithm auto", "none", "choice.txt"},
            set_path(options.tuning_file));

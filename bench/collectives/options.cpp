@@ -81,6 +81,10 @@ Options parse_options(const std::vector<std::string>& arguments) {
         "every one; --list names them)"};
   check_sizes(options);
   check_together(options);
+  // A table is used for long: it may take longer to make.
+  constexpr int samples_for_a_table = 50;
+  if (!options.tune_file.empty())
+    options.min_samples = std::max(options.min_samples, samples_for_a_table);
   return options;
 }
 

@@ -15,7 +15,7 @@
 namespace shardmark::bench::collectives {
 namespace {
 
-constexpr double worth_changing = 0.98;
+constexpr double worth_changing = 0.97;
 
 /// A way of calling that has a fastest algorithm of its own.
 using Setting = std::tuple<DType, Reduction, int, bool>;
