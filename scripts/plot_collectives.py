@@ -27,6 +27,7 @@ from plot import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, NotARun, plt
 FIGURE_KEYS = ["op_or_block", "pattern", "dtype", "reduction", "root", "transport", "world_size",
                "group_size", "in_place"]
 ALGORITHM_COLOURS = [BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, "#000000", "#9A6A3A", "#5A5A9A"]
+MAX_BANDS = 3  # algorithms; more bands hide the lines
 MARKERS = "os^Dv<>ph"
 # Names of element types in logs of others.
 DTYPES = {"float": "f32", "double": "f64", "half": "f16", "bfloat16": "bf16", "int8": "i8",
@@ -54,6 +55,8 @@ def load(folders):
                           "not of shardmark-collectives; plot.py draws those of shardmark-tp")
     first = runs[0]
     first.rows = pd.concat([run.rows for run in runs], ignore_index=True)
+    for column in {"pattern", "reduction"} & set(first.rows):
+        first.rows[column] = first.rows[column].fillna("none")
     first.left_out = sum(run.left_out for run in runs)
     return first
 
@@ -72,14 +75,15 @@ def load_imported(path):
 def figures(run):
     """(name, description, rows) per figure, algorithms in order of appearance."""
     keys = [key for key in FIGURE_KEYS if key in run.rows]
-    differ = [key for key in keys if run.rows[key].nunique() > 1]
+    differ = {collective: [key for key in keys if rows[key].nunique() > 1]
+              for collective, rows in run.rows.groupby("op_or_block")}
     for values, rows in run.rows.groupby(keys, sort=False, dropna=False):
         row = dict(zip(keys, values))
         names = {"dtype": str(row.get("dtype")), "group_size": f"n{row.get('group_size')}",
                  "world_size": f"w{row.get('world_size')}", "root": f"root{row.get('root')}",
                  "in_place": "in_place" if row.get("in_place") else "out_of_place"}
-        name = "_".join([row["op_or_block"]] + [names.get(key, str(row[key])) for key in differ
-                                                if key != "op_or_block" and row[key] != "none"])
+        name = "_".join([row["op_or_block"]] + [names.get(key, str(row[key]))
+                                                for key in differ[row["op_or_block"]]])
         parts = [row["op_or_block"].replace("_", "-"), str(row["dtype"])]
         if row.get("pattern", "none") not in ("none", "ring"):
             parts.append(str(row["pattern"]))
@@ -169,9 +173,10 @@ def plot_time(run, out, imported, style):
             time, rate = line_of(part, "time_us_p50"), line_of(part, "busbw_GBps")
             labels[algorithm], = left.plot(time.index, time.values, color=colour, marker=marker,
                                            markersize=4, linewidth=1.3)
-            spread = part.groupby("size_bytes")[["time_us_p10", "time_us_p99"]].median()
-            left.fill_between(spread.index, spread["time_us_p10"], spread["time_us_p99"],
-                              color=colour, alpha=0.10, linewidth=0)
+            if rows["algorithm"].nunique() <= MAX_BANDS:
+                spread = part.groupby("size_bytes")[["time_us_p10", "time_us_p99"]].median()
+                left.fill_between(spread.index, spread["time_us_p10"], spread["time_us_p99"],
+                                  color=colour, alpha=0.10, linewidth=0)
             rate = rate[rate > 0]
             right.plot(rate.index, rate.values, color=colour, marker=marker, markersize=4,
                        linewidth=1.3)
@@ -206,10 +211,11 @@ def plot_time(run, out, imported, style):
             axes.set_xlabel("size, bytes (base 2)")
             axes.set_ylabel(label)
             plot.tidy(axes)
-        changes_text = ("Dotted uprights: the fastest algorithm changes. " if changes else "")
+        changes_text = "Dotted uprights: the fastest algorithm changes. " if changes else ""
+        bands_text = ("; the band is the 10th to the 99th percentile"
+                      if rows["algorithm"].nunique() <= MAX_BANDS else "")
         plot.save(run, out, figure, f"time_and_busbw_{name}", headline(description, rows),
-                  f"{description}. Median of the slowest rank; the band is the 10th to the 99th "
-                  f"percentile. {changes_text}busbw: algbw times the factor of the collective for "
+                  f"{description}. Median of the slowest rank{bands_text}. {changes_text}busbw: algbw times the factor of the collective for "
                   "its group size, so that it can be compared with a link.", labels)
 
 
