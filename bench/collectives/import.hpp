@@ -14,7 +14,7 @@ namespace shardmark::bench::collectives {
 /// nccl-tests or rccl-tests, or a row of OSU. Numbers are as printed; what is not printed is empty.
 struct ImportedRow {
   std::string tool{};   ///< "nccl-tests", "rccl-tests" or "osu"
-  std::string title{};  ///< OSU: what the first line calls the test
+  std::string title{};  ///< OSU: the test's name; else words of further columns: "algorithm ring"
   int run{0};           ///< index of the run in its file
   std::int64_t line{0};
   std::string collective{};  ///< our name; empty where neither the log nor its columns tell

@@ -115,7 +115,12 @@ void NcclReader::take_table_header(const LogLine& line, const std::vector<std::s
              .has_reduction = has("redop"),
              .has_root = has("root"),
              .relative_error = has("error"),
-             .cpu_time = has("cputime")};
+             .cpu_time = has("cputime"),
+             .extras = {}};
+  const auto last = std::find_if(names.rbegin(), names.rend(), [](std::string_view name) {
+    return name == "#wrong" || name == "error";
+  });
+  layout_.extras.assign(last.base(), names.end());
 }
 
 void NcclReader::take_footer(const LogLine& line, std::string_view text, ImportedLog& log) {
@@ -187,6 +192,8 @@ void NcclReader::take_row(const LogLine& line, std::vector<std::string_view> fie
 void NcclReader::take_groups(const LogLine& line, const std::vector<std::string_view>& fields,
                              std::size_t begin, ImportedRow row, ImportedLog& log) {
   ++num_rows_;
+  const std::size_t end = begin + 2 * group_fields;
+  take_extras(fields, end, row);
   bool whole = true;
   for (const bool in_place : {false, true}) {
     Group group;
@@ -208,11 +215,20 @@ void NcclReader::take_groups(const LogLine& line, const std::vector<std::string_
     check_rates(line, row, group, log);
     log.rows.push_back(row);
   }
-  const std::size_t end = begin + 2 * group_fields;
-  if (whole && fields.size() > end && !is_time_stamp(fields[end]))
+  if (whole && fields.size() > end + layout_.extras.size() && !is_time_stamp(fields[end]))
     log.report(line, message("text after the row, starting with ", fields[end], ", is ignored"));
   if (whole && !line.terminated)
     log.report(line, "the last line has no newline: its last number may be cut short");
+}
+
+void NcclReader::take_extras(const std::vector<std::string_view>& fields, std::size_t begin,
+                             ImportedRow& row) const {
+  for (std::size_t i = 0; i < layout_.extras.size() && begin + i < fields.size(); ++i) {
+    if (const auto number = parse_printed(fields[begin + i]))
+      row.others.emplace_back(layout_.extras[i], number->value);
+    else
+      row.title += message(row.title.empty() ? "" : " ", layout_.extras[i], ' ', fields[begin + i]);
+  }
 }
 
 std::string NcclReader::read_group(const std::vector<std::string_view>& fields, std::size_t begin,

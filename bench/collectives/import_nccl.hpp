@@ -28,6 +28,7 @@ class NcclReader {
   struct Layout {
     bool known{false}, has_reduction{false}, has_root{false};
     bool relative_error{false}, cpu_time{false};
+    std::vector<std::string> extras{};  ///< columns behind the groups
   };
   struct Group {
     PrintedNumber time, algbw, busbw;
@@ -46,6 +47,9 @@ class NcclReader {
                    std::size_t begin, ImportedRow row, ImportedLog& log);
   [[nodiscard]] std::string read_group(const std::vector<std::string_view>& fields,
                                        std::size_t begin, Group& group) const;
+  /// Columns behind the groups: numbers into `others`, words into `title`.
+  void take_extras(const std::vector<std::string_view>& fields, std::size_t begin,
+                   ImportedRow& row) const;
   void check_rates(const LogLine& line, const ImportedRow& row, const Group& group,
                    ImportedLog& log) const;
   [[nodiscard]] std::string collective_of(const ImportedRow& row) const;

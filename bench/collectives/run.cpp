@@ -150,11 +150,15 @@ class Sweep {
     });
   }
 
-  static std::vector<Row> skipped_rows(const Series& series) {
+  /// Rank 0: the ways that do not exist, unless an earlier run has said so.
+  [[nodiscard]] std::vector<Row> skipped_rows(const Series& series) const {
     std::vector<Row> rows;
     for (const Way& way : series.ways) {
       const std::string& reason = series.skip_reason.empty() ? way.skip_reason : series.skip_reason;
-      if (!reason.empty()) rows.push_back(skipped_row(series, way.algorithm, reason));
+      if (reason.empty()) continue;
+      Row row = skipped_row(series, way.algorithm, reason);
+      if (!report_->finished().contains(key_of({row, report_->run()})))
+        rows.push_back(std::move(row));
     }
     return rows;
   }

@@ -15,7 +15,7 @@ constexpr const char* conventions_text =
     "# size: base 2 (K, M, G = 1024), the larger buffer of a rank. algbw, busbw: GB = 1e9 bytes "
     "per "
     "second.\n"
-    "# time: median over samples of the {} rank's time of one call (-a {}; nccl-tests: average).\n"
+    "# time: median over samples of {} time of one call (-a {}; nccl-tests: average).\n"
     "# busbw = algbw x factor of the group's size ({} ranks), no reduction in the network "
     "assumed.\n";
 
@@ -97,7 +97,8 @@ std::string explain(const Row& row) {
 }  // namespace
 
 void Table::conventions(const std::vector<std::string>& notices) {
-  constexpr std::array<const char*, 4> whose{"first", "average", "fastest", "slowest"};
+  constexpr std::array<const char*, 4> whose{"rank 0's", "the ranks' average", "the fastest rank's",
+                                             "the slowest rank's"};
   const auto scope = static_cast<std::size_t>(options_.scope);
   out_ << fmt::format(fmt::runtime(conventions_text), version_text(), whose[scope], scope,
                       options_.groups ? "not the world's" : "all");

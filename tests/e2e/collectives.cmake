@@ -14,7 +14,7 @@ endfunction()
 
 foreach(name IN ITEMS threads_table threads_4_everything bad_input_exits_with_2
     corrupted_byte_is_caught edited_plan_is_refused tuned_choice_is_used groups_and_overlap
-    resume_skips_finished_rows lists_and_imports)
+    resume_skips_finished_rows skipped_rows_say_why lists_and_imports)
   shardmark_add_collectives_test(${name})
 endforeach()
 if(SHARDMARK_HAVE_MPI)

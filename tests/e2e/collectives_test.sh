@@ -137,6 +137,14 @@ resume_skips_finished_rows() {
   [ "$(column size_bytes run | tr '\n' ' ')" = "8 8 16 16 32 32 " ] || fail "rows"
   cmp -n "$(stat -c %s first)" first run/results.csv || fail "finished rows changed"
 }
+# What does not exist in a sweep is a row, once.
+skipped_rows_say_why() {
+  for more in "" --resume; do
+    expect 0 "$PROGRAM" all_reduce,all_gather --algorithm bruck --ranks 2 -b 8 -e 8 --no-waits "${brief[@]}" --out run $more
+    [ "$(column status run | sort | tr '\n' ' ')" = "ok ok skipped " ] || fail "status: $(column status run)"
+  done
+  has run/results.csv "there is no algorithm 'bruck' for all_reduce"
+}
 
 # Commands in the background of a script ignore SIGINT unless job control is on.
 mpi_interrupt_keeps_rows() {
