@@ -228,6 +228,16 @@ TEST(ImportNccl, NumbersOutOfRangeAreRefused) {
   EXPECT_THAT(log.problems[0].reason, HasSubstr("99999999999999999999 is out of range"));
 }
 
+TEST(ImportNccl, FurtherColumnsAreKept) {
+  std::string head = new_head;
+  head.replace(head.rfind("#wrong") + 6, 0, "  algorithm  cv(%)");
+  const Imported log = import_text(head + row_1k.substr(0, row_1k.size() - 1) + "  ring   1.5\n");
+  EXPECT_THAT(log.problems, IsEmpty());
+  ASSERT_THAT(log.rows, SizeIs(2));
+  EXPECT_EQ(log.rows[1].title, "algorithm ring");
+  EXPECT_THAT(log.rows[1].others, ElementsAre(std::pair<std::string, double>{"cv(%)", 1.5}));
+}
+
 TEST(ImportNccl, RcclIsTold) {
   EXPECT_EQ(import_text("# nThread 1 nGpus 1\nrccl-tests: Version develop:0\n" +
                         new_head.substr(new_head.find("#\n")) + row_1k)
