@@ -142,6 +142,11 @@ World make_world(const Options& options, int rank, const std::vector<std::string
     throw InputError{message("--groups makes a grid of ", world.mesh.size(),
                              " ranks, but there are ", size,
                              "; the product of the axes must be the number of ranks")};
+  if (options.groups && size > 1 && world.mesh.degree(world.axis) == 1)
+    throw InputError{message("--axis ", name_of(world.axis),
+                             " has one rank per group in --groups; "
+                             "name an axis that has more, for example --axis tp with --groups tp=",
+                             size)};
   world.group = world.mesh.group(rank, world.axis);
   world.num_groups = size / world.group.size;
   const Group first = world.mesh.group(0, world.axis);

@@ -130,10 +130,13 @@ std::vector<Column> account_columns() {
   return {
       {"bytes_analytic", "B", "across the busiest member's link per call: the formula", measured,
        [](L l) { return text(l.row.bytes_analytic); }},
-      {"bytes_plan", "B", "the same by the plan's steps; empty for native", measured,
-       [](L l) { return text_if_known(l.row.bytes_plan); }},
-      {"bytes_observed", "B", "the same counted in the transport", measured,
-       [](L l) { return text(l.row.bytes_observed); }},
+      {"bytes_plan", "B", "sent by the busiest member, by the plan's steps; empty for native",
+       measured, [](L l) { return text_if_known(l.row.bytes_plan); }},
+      {"bytes_observed", "B",
+       "a plan: sent by the busiest member, counted message by message in the transport; native: "
+       "the "
+       "formula of each call that was started, since what the library moves cannot be seen",
+       measured, [](L l) { return text(l.row.bytes_observed); }},
       {"expected_us", "us", "alpha + bytes / bandwidth, fitted over the sizes of the series",
        measured, [](L l) { return text_if_known(l.row.expected_us); }},
       {"alpha_us", "us", "the fit's latency", measured,

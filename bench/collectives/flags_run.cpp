@@ -161,7 +161,7 @@ void add_output_flags(CommandLine& line, Options& options) {
   line.add(
       "--inject-fault",
       {"SPEC", "break one rank: KIND:rank=R:op=N with KIND corrupt, exit:CODE, kill, hang or throw",
-       "none", "corrupt:rank=1:op=3"},
+       "none", "corrupt:rank=1:op=0"},
       [&options](std::string_view, const std::string& text) {
         (void)parse_fault(text);
         options.fault = text;

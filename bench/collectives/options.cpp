@@ -149,11 +149,15 @@ Mesh::Degrees parse_groups(std::string_view option, std::string_view text) {
                                                             {"cp", &degrees.cp},
                                                             {"ep", &degrees.ep},
                                                             {"tp", &degrees.tp}};
+  std::vector<int*> given;
   for (const std::string& part : split_list(option, text)) {
     const std::size_t equals = part.find('=');
     if (equals == std::string::npos)
       throw InputError{message(option, ": '", part, "' is not AXIS=N; try tp=4,dp=2")};
     int* const degree = parse_choice<int*>(option, part.substr(0, equals), axes);
+    if (std::ranges::find(given, degree) != given.end())
+      throw InputError{message(option, ": ", part.substr(0, equals), " is given more than once")};
+    given.push_back(degree);
     *degree = parse_count(option, part.substr(equals + 1), 1);
   }
   std::int64_t product = 1;

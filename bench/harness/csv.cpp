@@ -58,6 +58,8 @@ std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
 }
 
 std::string read_file(const std::string& path) {
+  if (std::filesystem::is_directory(path))
+    throw InputError{message("cannot read ", path, ": it is a folder; give a file")};
   std::ifstream file{path, std::ios::binary};
   if (!file) throw InputError{message("cannot read ", path, ": ", std::strerror(errno))};
   return {std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};

@@ -75,6 +75,9 @@ bad_input_exits_with_2() {
   bad 'not a whole number of float' all_reduce -b 6 -e 6
   bad 'roots are 0 to 1' broadcast --ranks 2 -r 2
   bad 'there are 3' all_reduce --ranks 3 --groups tp=2,dp=2
+  bad 'tp is given more than once' all_reduce --ranks 2 --groups tp=1,tp=2
+  bad 'axis dp has one rank per group' all_reduce --ranks 2 --groups tp=2 --axis dp
+  bad 'it is a folder' all_reduce --ranks 2 --plan .
   bad 'is none of sum' all_reduce -o mulsum
   bad 'GB for 2 ranks' all_reduce --ranks 2 -b 8 -e 60000G -f 100000
   bad 'cannot read nowhere' all_reduce --ranks 2 --plan nowhere
