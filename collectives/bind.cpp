@@ -283,7 +283,7 @@ class Binder {
   const Call& call_;
   int rank_, num_input_, num_output_;
   Tensor x_, y_;
-  const Tensor& scratch_;
+  Tensor scratch_;
   std::vector<Op>* ops_;
   std::vector<int> stands_for_;  ///< input slot, or -1: what is in the slot
   std::vector<std::int64_t> input_start_, output_start_;  ///< all_to_all_v, by peer
