@@ -5,30 +5,7 @@ set -uo pipefail
 
 brief=(--max-time 0.02 --min-samples 3 -w 1)
 
-rm -rf "$SCRATCH"
-mkdir -p "$SCRATCH"
-cd "$SCRATCH" || exit 1
-
-fail() {
-  echo "FAILED: $*"
-  for file in out err; do [ -f $file ] && sed "s/^/$file: /" $file; done
-  exit 1
-}
-# expect CODE COMMAND...: runs it with stdout in `out` and stderr in `err`.
-expect() {
-  local wanted=$1 code
-  shift
-  "$@" > out 2> err
-  code=$?
-  [ $code -eq "$wanted" ] || fail "exit code $code, not $wanted, of: $*"
-}
-has() { grep -qE -- "$2" "$1" || fail "no '$2' in $1"; }
-# column NAME FOLDER: its values.
-column() {
-  awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i; next } { print $c }' \
-    "$2/results.csv"
-}
-mpi() { local ranks=$1; shift; "$MPIEXEC" -n "$ranks" "$PROGRAM" "$@"; }
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 bad() { # bad TEXT ARGUMENTS...: exit code 2 with TEXT on stderr and nothing measured
   local text=$1
   shift

@@ -7,36 +7,9 @@ brief=(--max-time 0.1 --min-samples 2 --warmup 1 --peak-tflops 0.1)
 tiny=(--hidden 256 --seq 64 "${brief[@]}")
 one_op=(--block linear-row --hidden 256 --ffn 256 --check off "${brief[@]}")
 
-rm -rf "$SCRATCH"
-mkdir -p "$SCRATCH"
-cd "$SCRATCH" || exit 1
-
-fail() {
-  echo "FAILED: $*"
-  for file in out err; do [ -f $file ] && sed "s/^/$file: /" $file; done
-  exit 1
-}
-# expect CODE COMMAND...: runs it with stdout in `out` and stderr in `err`.
-expect() {
-  local wanted=$1 code
-  shift
-  "$@" > out 2> err
-  code=$?
-  case $wanted in
-    nonzero) [ $code -ne 0 ] || fail "exit code 0 of: $*" ;;
-    *) [ $code -eq "$wanted" ] || fail "exit code $code, not $wanted, of: $*" ;;
-  esac
-}
-has() { grep -qE -- "$2" "$1" || fail "no '$2' in $1"; }
-has_not() { if grep -qE -- "$2" "$1"; then fail "'$2' in $1"; fi; }
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 rows() { [ "$(tail -n +2 "$1/results.csv" | wc -l)" -eq "$2" ] || fail "not $2 rows in $1/results.csv"; }
-# column NAME FOLDER: its values.
-column() {
-  awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i; next } { print $c }' \
-    "$2/results.csv"
-}
 trace_of() { if [ -f "$1/trace.json.gz" ]; then gunzip -c "$1/trace.json.gz"; else cat "$1/trace.json"; fi; }
-mpi() { local ranks=$1; shift; "$MPIEXEC" -n "$ranks" "$PROGRAM" "$@"; }
 
 all_files_are_there() {
   rows run 5
