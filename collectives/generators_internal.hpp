@@ -67,6 +67,8 @@ void tree_broadcast(PlanBuilder& plan, const Team& team, int slot, int count);
 [[nodiscard]] Plan binomial(Collective collective, std::span<const int> hosts, int root);
 [[nodiscard]] Plan double_tree(Collective collective, std::span<const int> hosts, int root);
 [[nodiscard]] Plan hierarchical(Collective collective, std::span<const int> hosts, int root);
+[[nodiscard]] Plan hierarchical_pipelined(Collective collective, std::span<const int> hosts,
+                                          int root);
 [[nodiscard]] Plan pairwise(Collective collective, std::span<const int> hosts, int root);
 [[nodiscard]] Plan two_level(Collective collective, std::span<const int> hosts, int root);
 [[nodiscard]] Plan dissemination(Collective collective, std::span<const int> hosts, int root);

@@ -29,7 +29,7 @@ Plan copying(Collective collective, const Algorithm& algorithm) {
 }
 
 using enum Collective;
-constexpr std::array<Algorithm, 10> table{{
+constexpr std::array<Algorithm, 11> table{{
     {"ring", "large sizes: every link carries the least bytes, in n - 1 steps per phase",
      one_of<all_reduce, all_gather, reduce_scatter, broadcast, reduce>, generators::ring},
     {"recursive_doubling", "small sizes: log2 n steps, all_reduce sends the whole buffer in each",
@@ -44,6 +44,8 @@ constexpr std::array<Algorithm, 10> table{{
      one_of<all_reduce, broadcast, reduce>, generators::double_tree},
     {"hierarchical", "several ranks per host: least bytes between hosts",
      one_of<all_reduce, all_gather, reduce_scatter, broadcast>, generators::hierarchical},
+    {"hierarchical_pipelined", "the same for large sizes: links and hosts work at the same time",
+     one_of<all_reduce>, generators::hierarchical_pipelined},
     {"pairwise", "large blocks: each block goes straight to its place, in n - 1 steps",
      one_of<all_to_all, all_to_all_v>, generators::pairwise},
     {"two_level", "small blocks, several ranks per host: one message per pair of hosts and rank",

@@ -3,6 +3,7 @@
 #include "core/error.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstring>
 
@@ -51,6 +52,7 @@ void CpuBackend::execute(const OpRecord& record) {
   }
   transport_.activity().at(record);
   queues_[index_of(record.lane)].ops.push_back(record);
+  waiting_ |= 1U << index_of(record.lane);
   ++num_queued_;
 }
 
@@ -83,6 +85,7 @@ void CpuBackend::clear() {
     queue.head = 0;
     queue.in_flight = false;
   }
+  waiting_ = 0;
   num_queued_ = 0;
   num_in_flight_ = 0;
   error_has_path_ = false;
@@ -169,9 +172,14 @@ bool CpuBackend::advance_head(Queue& queue, Lane lane) {
   } else {
     return false;
   }
+  pop(queue, lane);
+  return true;
+}
+
+void CpuBackend::pop(Queue& queue, Lane lane) {
   ++queue.head;
   --num_queued_;
-  return true;
+  if (queue.empty()) waiting_ &= ~(1U << index_of(lane));
 }
 
 /// Advances every lane until each is empty, in flight, waiting, or at a compute op.
@@ -180,7 +188,8 @@ bool CpuBackend::advance_communication() {
   bool again = true;
   while (again) {
     again = false;
-    for (std::size_t lane = 0; lane < num_lanes; ++lane) {
+    for (std::uint32_t left = waiting_; left != 0; left &= left - 1) {
+      const auto lane = static_cast<std::size_t>(std::countr_zero(left));
       Queue& queue = queues_[lane];
       while (!queue.empty() && advance_head(queue, static_cast<Lane>(lane))) again = true;
     }
@@ -201,9 +210,9 @@ void CpuBackend::between_tiles() {
 
 /// Runs the first compute op at the head of a lane. False if there is none.
 bool CpuBackend::run_compute() {
-  for (std::size_t lane = 0; lane < num_lanes; ++lane) {
-    Queue& queue = queues_[lane];
-    if (queue.empty() || kind_of(queue.ops[queue.head].op) != OpKind::compute) continue;
+  for (std::uint32_t left = waiting_; left != 0; left &= left - 1) {
+    Queue& queue = queues_[static_cast<std::size_t>(std::countr_zero(left))];
+    if (kind_of(queue.ops[queue.head].op) != OpKind::compute) continue;
     const OpRecord& record = queue.ops[queue.head];
     if (sink_ != nullptr) {
       tiles_.clear();
@@ -222,8 +231,7 @@ bool CpuBackend::run_compute() {
       sink_->on_end(record);
     }
     flops_executed_ += flops_of(record.op);
-    ++queue.head;
-    --num_queued_;
+    pop(queue, record.lane);
     return true;
   }
   return false;

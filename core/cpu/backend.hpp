@@ -52,6 +52,8 @@ class CpuBackend final : public Backend, private TileHook {
   [[nodiscard]] bool wants_tiles() const override { return num_in_flight_ > 0; }
   void between_tiles() override;
 
+  /// Takes the head off its queue.
+  void pop(Queue& queue, Lane lane);
   bool advance_communication();
   bool advance_head(Queue& queue, Lane lane);
   bool run_compute();
@@ -71,6 +73,7 @@ class CpuBackend final : public Backend, private TileHook {
   Kernels& kernels_;
   KernelSink* sink_{nullptr};
   std::array<Queue, num_lanes> queues_;
+  std::uint32_t waiting_{0};  ///< bit i: lane i is not empty; looking is what waiting consists of
   std::size_t num_queued_{0};
   int num_in_flight_{0};
   bool error_has_path_{false};
