@@ -83,10 +83,9 @@ def auto(table, out, name, what):
 def copies(table, out):
     rows = rows_of(out / "copy")
     best = min(rows, key=lambda row: float(row["time_us_p50"]))
-    copy_us = float(best["size_bytes"]) / float(best["copy_GBps"]) / 1e3
     table.at_most(f"threads, 2 ranks, all-reduce of 64 MiB out of place ({best['algorithm']}): over "
-                  "both ranks copying 64 MiB each at once", 1.1, float(best["time_us_p50"]) / copy_us,
-                  "x", "copy/results.csv copy_GBps")
+                  "both ranks copying 64 MiB each at once", 1.1,
+                  float(best["time_us_p50"]) / float(best["copy_us"]), "x", "copy/results.csv copy_us")
 
 
 def link_bytes(out, algorithm):
@@ -100,23 +99,38 @@ def link_bytes(out, algorithm):
 
 def shaped(table, out):
     times = {row["algorithm"]: float(row["time_us_p50"]) for row in rows_of(out / "shaped-2x2")}
-    if "hierarchical" not in times:
+    name = "hierarchical_pipelined"
+    if name not in times:
         table.lines.append("| several hosts | | | not measured: no hosts could be made | |")
         return
     what = "two hosts x two ranks, 1 Gbit/s, all-reduce of 16 MiB: "
-    links = {name: link_bytes(out, name) for name in times}
-    table.at_most(what + "bytes over a link each way, hierarchical, by the link's counters", 1.05,
-                  links["hierarchical"] / SHAPED_BYTES, "S", "links/hierarchical-*.txt")
+    links = {algorithm: link_bytes(out, algorithm) for algorithm in times}
+    table.at_most(f"{what}bytes over a link each way, {name}, by the link's counters", 1.05,
+                  links[name] / SHAPED_BYTES, "S", f"links/{name}-*.txt")
     table.at_most(what + "the same against the plan's (S)", 5,
-                  100 * abs(links["hierarchical"] / SHAPED_BYTES - 1), "%", "links/")
-    table.at_most(what + "hierarchical, time over bytes / rate", 1.15,
-                  times["hierarchical"] / (links["hierarchical"] / RATE_BYTES_PER_US), "x",
+                  100 * abs(links[name] / SHAPED_BYTES - 1), "%", "links/")
+    table.at_most(f"{what}{name}, time over bytes / rate", 1.15,
+                  times[name] / (links[name] / RATE_BYTES_PER_US), "x",
                   "shaped-2x2/results.csv time_us_p50")
-    table.at_least(what + "hierarchical, speed-up over the flat ring", 1.35,
-                   times["ring"] / times["hierarchical"], "x", "shaped-2x2/results.csv")
-    for name in ("ring", "native"):
-        table.lines.append(f"| {what}{name}, for comparison | | {times[name] / 1e3:.4g} ms, "
-                           f"{links[name] / SHAPED_BYTES:.4g} S over a link | | shaped-2x2, links |")
+    table.at_least(f"{what}{name}, speed-up over the flat ring", 1.35, times["ring"] / times[name],
+                   "x", "shaped-2x2/results.csv")
+    for other in ("hierarchical", "ring", "native"):
+        table.lines.append(f"| {what}{other}, for comparison | | {times[other] / 1e3:.4g} ms, "
+                           f"{links[other] / SHAPED_BYTES:.4g} S over a link | | shaped-2x2, links |")
+
+
+def plans(table, out):
+    """1,024 ranks: the slowest plan, and the memory of the process that made them all."""
+    entries = counters(out / "plans/plans.json")
+    seconds = {entry["name"].removeprefix("plan/").split("/ranks")[0]:
+               entry["make_s"] + entry["validate_s"] + entry["bind_s"] for entry in entries}
+    slowest = max(seconds, key=seconds.get)
+    for name in ("all_reduce/ring", slowest):
+        table.at_most(f"plan for 1,024 ranks made, validated and turned into ops: {name}", 10,
+                      seconds[name], "s", "plans/plans.json")
+    peak = max(entry["peak_resident_bytes"] for entry in entries)
+    table.at_most(f"the same, all {len(entries)} plans: peak memory of the process", 2,
+                  peak / 2**30, "GiB", "plans/plans.json")
 
 
 def main():
@@ -130,6 +144,7 @@ def main():
         auto(table, out, name, what)
     copies(table, out)
     shaped(table, out)
+    plans(table, out)
     with open(out / "mpi/run.json") as file:
         run = json.load(file)
     machine = run["machine"]

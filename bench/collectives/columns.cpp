@@ -147,6 +147,10 @@ std::vector<Column> account_columns() {
        [](L l) { return text_if_known(l.row.fit_error_pct); }},
       {"copy_GBps", "GB/s", "measured copy bandwidth of one rank, all ranks at once", measured,
        [](L l) { return text(l.row.copy_GBps); }},
+      {"copy_us", "us",
+       "all ranks copy size_bytes each at once, same buffers, out of place; median of samples in "
+       "turn with the row's",
+       measured, [](L l) { return text_if_known(l.row.copy_us); }},
       {"efficiency_pct", "%", "busbw_GBps of copy_GBps", measured,
        [](L l) { return text(l.row.efficiency_pct()); }},
       {"matmul_us", "us", "--with-matmul: the product alone", measured,

@@ -110,7 +110,7 @@ void Meter::warm_up(Entry& entry) {
 }
 
 /// Round robin over the entries until every median is known well enough or time is up.
-void Meter::sample(std::vector<Entry>& entries) {
+void Meter::sample(std::vector<Entry>& entries, Entry& copy) {
   const double budget_s = options_.max_time_s * static_cast<double>(entries.size());
   const StopRule rule{options_.min_samples, budget_s};
   const std::int64_t begin = now_ns();
@@ -130,6 +130,8 @@ void Meter::sample(std::vector<Entry>& entries) {
         entry.alone_us.push_back(
             take_sample(entry.runnable, entry.row.inner_calls, Who::first_group));
     }
+    if (!copy.runnable.ops().empty())
+      copy.samples_us.push_back(take_sample(copy.runnable, copy.row.inner_calls, Who::all));
   }
 }
 
@@ -202,12 +204,18 @@ std::vector<Row> Meter::measure(const Series& series, const Series::Size& size,
       prepare_exact(entry.row.point, entry.call);
     warm_up(entry);
   }
-  sample(entries);
+  Entry copy;
+  if (size.size_bytes > 0 && series.point.collective != Collective::barrier) {
+    copy.runnable = workspace_.make_copy(size.size_bytes);
+    warm_up(copy);
+  }
+  sample(entries, copy);
   std::vector<Row> rows;
   for (Entry& entry : entries) {
     finish(entry);
     count_bytes(entry);
     entry.row.copy_GBps = copy_GBps;
+    if (!copy.samples_us.empty()) entry.row.copy_us = median(copy.samples_us);
     if (options_.waits)
       measure_waits(entry.row, entry.runnable, options_, world_, clocks_, workspace_, transport_);
     if (!options_.matmul.empty() && !entry.row.point.in_place)

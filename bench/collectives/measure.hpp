@@ -41,7 +41,8 @@ class Meter {
   void fill_inputs(const Entry& entry);
   [[nodiscard]] double take_sample(const Runnable& runnable, int count, Who who);
   void warm_up(Entry& entry);
-  void sample(std::vector<Entry>& entries);
+  /// `copy` is sampled in turn with them, unless it has no ops.
+  void sample(std::vector<Entry>& entries, Entry& copy);
   void count_bytes(Entry& entry);
   void check(Entry& entry);
   void finish(Entry& entry);

@@ -64,6 +64,7 @@ struct Row {
   double expected_us{-1}, fit_error_pct{-1};
   double alpha_us{-1}, bandwidth_GBps{-1};  ///< the fit's terms
   double copy_GBps{0};
+  double copy_us{-1};  ///< all ranks copy size_bytes at once, sampled in turn with the row
   std::string verdict, verdict_reason;
   std::vector<Wait> waits, waits_unskewed;  ///< per rank; the latter with --skew-us
   double skew_us{0};

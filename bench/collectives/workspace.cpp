@@ -121,6 +121,11 @@ Runnable Workspace::make_runnable(const Point& point, const Plan* plan, const Ca
   return Runnable{{native_op(call)}};
 }
 
+Runnable Workspace::make_copy(std::int64_t bytes) {
+  return Runnable{
+      {Copy{view(x_.tensor(), DType::i8, 0, bytes), view(y_.tensor(), DType::i8, 0, bytes)}}};
+}
+
 void Workspace::set_checking(bool checking) {
   if (only_checks_) fault_switch_->set(checking);
 }

@@ -66,6 +66,8 @@ class Workspace {
 
   [[nodiscard]] Call make_call(const Point& point, std::int64_t block_numel, bool in_place);
   [[nodiscard]] Runnable make_runnable(const Point& point, const Plan* plan, const Call& call);
+  /// `bytes` from the input buffer of calls out of place to their output.
+  [[nodiscard]] Runnable make_copy(std::int64_t bytes);
   /// A `corrupt` fault counts and breaks only ops between set_checking(true) and (false): those
   /// whose results somebody looks at. Other kinds always count.
   void set_checking(bool checking);

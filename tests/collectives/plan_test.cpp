@@ -164,6 +164,26 @@ TEST(Plans, HierarchicalSendsTheLeastBetweenHosts) {
   EXPECT_THAT(slots_between(gather, hosts), testing::ElementsAre(2, 2));
 }
 
+TEST(Plans, PipelinedHierarchySendsTheSameOnAllGridsOfHosts) {
+  constexpr int segments = 32;
+  for (int num_hosts = 1; num_hosts <= 5; ++num_hosts)
+    for (int locals = 1; locals <= 5; ++locals) {
+      std::vector<int> hosts;
+      for (int rank = 0; rank < num_hosts * locals; ++rank) hosts.push_back(rank / locals);
+      if (hosts.size() < 2) continue;
+      const Plan plan = make_plan(Collective::all_reduce, "hierarchical_pipelined", hosts);
+      SCOPED_TRACE(testing::Message() << num_hosts << " hosts of " << locals);
+      EXPECT_THAT(validate(plan), testing::IsEmpty());
+      const Plan whole = make_plan(Collective::all_reduce, "hierarchical", hosts);
+      EXPECT_EQ(plan.slots_per_block, segments * whole.slots_per_block);
+      for (int rank = 0; rank < plan.num_ranks; ++rank)
+        EXPECT_EQ(plan.slots_sent(rank), segments * whole.slots_sent(rank)) << "rank " << rank;
+      // Each segment goes 2(L - 1) + 2(H - 1) ring steps; a step is split where both kinds meet.
+      EXPECT_GE(exchanges(plan), segments * 2 * (locals - 1 + num_hosts - 1));
+      EXPECT_LE(exchanges(plan), segments * 4 * (locals - 1 + num_hosts - 1));
+    }
+}
+
 TEST(Plans, DroppedSendIsNamed) {
   // Rank 1's last step: it sends the last chunk on to rank 2.
   const Plan plan = make_plan(Collective::all_gather, "ring", one_host(3));

@@ -31,7 +31,8 @@ inline std::vector<std::vector<int>> host_layouts(int num_ranks) {
 
 /// The layouts that make a difference to an algorithm.
 inline std::vector<std::vector<int>> layouts_for(std::string_view algorithm, int num_ranks) {
-  if (algorithm.starts_with("hierarchical") || algorithm == "two_level") return host_layouts(num_ranks);
+  if (algorithm.starts_with("hierarchical") || algorithm == "two_level")
+    return host_layouts(num_ranks);
   return {std::vector<int>(static_cast<std::size_t>(num_ranks), 0)};
 }
 
