@@ -35,11 +35,13 @@ void check_attention(const AttentionShape& s, const Tensor& q, const Tensor& k, 
                      const Tensor& o, const Tensor& lse) {
   SHARDMARK_CHECK(s.kv_heads > 0 && s.heads % s.kv_heads == 0, "attention: ", s.heads,
                   " query heads do not share ", s.kv_heads, " KV heads evenly");
-  const std::int64_t tokens = s.batch * s.seq;
+  SHARDMARK_CHECK(s.queries.count() == 0 || s.queries.count() == s.seq, "attention: places of ",
+                  s.queries.count(), " queries for seq ", s.seq);
+  const std::int64_t tokens = s.batch * s.seq, keys = s.batch * s.num_keys();
   check_columns("attention q", q, tokens, s.heads * s.head_dim);
   check_columns("attention o", o, tokens, s.heads * s.head_dim);
-  check_columns("attention k", k, tokens, s.kv_heads * s.head_dim);
-  check_columns("attention v", v, tokens, s.kv_heads * s.head_dim);
+  check_columns("attention k", k, keys, s.kv_heads * s.head_dim);
+  check_columns("attention v", v, keys, s.kv_heads * s.head_dim);
   check_vector("attention lse", lse, tokens * s.heads);
   check_dtype("attention lse", lse, DType::f32);
 }
@@ -147,6 +149,7 @@ void norm_backward(Rank& rank, const NormBackward& op) {
 
 void attention(Rank& rank, const Attention& op) {
   check_attention(op.shape, op.q, op.k, op.v, op.o, op.lse);
+  if (op.accumulate) check_dtype("attention that accumulates: o", op.o, DType::f32);
   rank.submit(op, Lane::compute);
 }
 void attention_backward(Rank& rank, const AttentionBackward& op) {
@@ -155,6 +158,9 @@ void attention_backward(Rank& rank, const AttentionBackward& op) {
   check_same_shape("attention_backward", op.q, op.dq);
   check_same_shape("attention_backward", op.k, op.dk);
   check_same_shape("attention_backward", op.v, op.dv);
+  if (op.accumulate)
+    for (const Tensor& sum : {op.dq, op.dk, op.dv})
+      check_dtype("attention_backward that accumulates: gradient", sum, DType::f32);
   rank.submit(op, Lane::compute);
 }
 void rope(Rank& rank, const Rope& op) {
@@ -162,6 +168,8 @@ void rope(Rank& rank, const Rope& op) {
   SHARDMARK_CHECK(op.x.cols() == op.num_heads * op.head_dim && op.x.rows() % op.seq == 0,
                   "rope: shape ", op.x.shape.to_string(), " for ", op.num_heads, " heads of ",
                   op.head_dim, " and seq ", op.seq);
+  SHARDMARK_CHECK(op.places.count() == 0 || op.places.count() == op.seq, "rope: places of ",
+                  op.places.count(), " rows for seq ", op.seq);
   rank.submit(op, Lane::compute);
 }
 

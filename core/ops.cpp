@@ -26,7 +26,11 @@ Touches touched_by(const Norm& o) { return {{o.x, o.gain, o.bias}, {o.y, o.stats
 Touches touched_by(const NormBackward& o) {
   return {{o.x, o.gain, o.stats, o.dy}, {o.dx, o.dgain, o.dbias}};
 }
-Touches touched_by(const Attention& o) { return {{o.q, o.k, o.v}, {o.o, o.lse}}; }
+Touches touched_by(const Attention& o) {
+  Touches touches{{o.q, o.k, o.v}, {o.o, o.lse}};
+  if (o.accumulate) touches.reads.insert(touches.reads.end(), {o.o, o.lse});
+  return touches;
+}
 Touches touched_by(const AttentionBackward& o) {
   return {{o.q, o.k, o.v, o.o, o.lse, o.d_o}, {o.dq, o.dk, o.dv}};
 }
@@ -73,15 +77,10 @@ Touches touched_by(const Barrier&) { return {}; }
 Touches touched_by(const Signal&) { return {}; }
 Touches touched_by(const Await&) { return {}; }
 
-/// Unmasked (query, key) pairs of one head.
-double attended_pairs(const AttentionShape& shape) {
-  const double s = as_double(shape.seq);
-  return shape.causal ? s * (s + 1) / 2 : s * s;
-}
-
 /// Two matmuls of 2 x head_dim FLOPs per pair.
 double attention_flops(const AttentionShape& shape) {
-  return 4.0 * as_double(shape.batch * shape.heads * shape.head_dim) * attended_pairs(shape);
+  return 4.0 * as_double(shape.batch * shape.heads * shape.head_dim) *
+         visible_pairs(shape.visibility(), shape.query_places(), shape.key_places());
 }
 
 // One overload per op that has any.

@@ -9,6 +9,7 @@
 // Letters: T tokens (rows), D/K/N columns, V vocabulary (local part), H query heads.
 
 #include "core/mesh.hpp"
+#include "core/places.hpp"
 #include "core/tensor.hpp"
 #include "core/types.hpp"
 
@@ -108,31 +109,56 @@ struct NormBackward {
 
 // ------------------------------------------------------------------------------------ attention
 
-/// Sizes of an attention core on one rank. T = batch * seq, batch outermost.
+/// Sizes of an attention core on one rank, and who sees whom. There are batch * seq query rows and
+/// batch * num_keys() rows of keys and values, batch outermost.
 struct AttentionShape {
   std::int64_t batch{1}, seq{1}, heads{1}, kv_heads{1}, head_dim{1};
   bool causal{true};
+  std::int64_t window{0};  ///< see Visibility
+  /// Of the rows of one sequence; without any the rows are the tokens 0, 1, ..., seq - 1.
+  Places queries{}, keys{};
+  /// See Visibility; stays where it is until the op is done.
+  std::span<const std::int64_t> starts{};
+
+  [[nodiscard]] std::int64_t num_keys() const { return keys.count() > 0 ? keys.count() : seq; }
+  [[nodiscard]] Places query_places() const {
+    return queries.count() > 0 ? queries : Places::all(seq);
+  }
+  [[nodiscard]] Places key_places() const { return keys.count() > 0 ? keys : Places::all(seq); }
+  [[nodiscard]] Visibility visibility() const { return {causal, window, starts}; }
 };
-/// o = softmax(q k^T / sqrt(head_dim)) v per head, with blocked online softmax: memory is O(seq).
-/// q_TE and o_TE have heads * head_dim columns, k and v kv_heads * head_dim; query head i uses KV
-/// head i / (heads / kv_heads). lse (f32, batch x heads x seq) is the log-sum-exp of each row.
+/// o = softmax(q k^T / sqrt(head_dim)) v per head over the keys that a query sees, with blocked
+/// online softmax: memory is O(seq), and blocks that nobody sees cost nothing. q and o have heads *
+/// head_dim columns, k and v kv_heads * head_dim; query head i uses KV head i / (heads / kv_heads).
+/// lse (f32, batch x heads x seq) is the log-sum-exp of each row. A query that sees no key gets
+/// o = 0 and lse = -inf.
+///
+/// With `accumulate`, o (then f32) and lse hold the same queries' attention to other keys, and end
+/// as that to both: the step of a ring. Sums run in f32.
 struct Attention {
   Tensor q, k, v, o, lse;
   AttentionShape shape;
+  bool accumulate{false};
 };
-/// Recomputes the probabilities from lse block by block; dq, dk, dv are overwritten.
+/// Recomputes the probabilities from lse block by block. o and lse are those over all keys that the
+/// queries see, also if k and v are only some of them. dq, dk, dv are overwritten; with
+/// `accumulate` they (then f32) are added to.
 struct AttentionBackward {
   Tensor q, k, v, o, lse, d_o, dq, dk, dv;
   AttentionShape shape;
+  bool accumulate{false};
 };
 /// Rotary positions in place on x_T(num_heads*head_dim), half-split pairing (i, i + head_dim/2) as
-/// in GPT-NeoX and Llama checkpoints; position of row t is t % seq. `inverse` rotates back: the
-/// backward pass.
+/// in GPT-NeoX and Llama checkpoints. Row t stands at place t % seq of its sequence, or at places[t
+/// % seq] where those are given; with `starts` (see Visibility) it counts from its own start.
+/// `inverse` rotates back: the backward pass.
 struct Rope {
   Tensor x;
   std::int64_t seq{1}, num_heads{1}, head_dim{2};
   float theta{10000.0F};
   bool inverse{false};
+  Places places{};
+  std::span<const std::int64_t> starts{};
 };
 
 // --------------------------------------------------------------------- vocabulary-parallel parts

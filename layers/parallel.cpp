@@ -4,6 +4,14 @@
 
 namespace shardmark {
 
+Parallel Parallel::at(int first, int member) const {
+  Parallel view = *this;
+  const int tp_position = member % tp.size, cp_position = member / tp.size;
+  view.tp = {Axis::tp, first + member - tp_position, 1, tp.size, tp_position};
+  view.context.cp = {Axis::cp, first + tp_position, tp.size, context.cp.size, cp_position};
+  return view;
+}
+
 TokenScratch make_token_scratch(Rank& rank, const Parallel& parallel, const Shape& full,
                                 DType dtype) {
   if (!parallel.sequence_parallel) return {};

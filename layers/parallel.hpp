@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/functions.hpp"
+#include "layers/context.hpp"
 #include "layers/named_tensor.hpp"
 
 #include <cstdint>
@@ -18,13 +19,23 @@ namespace shardmark {
 ///
 /// Overlap: communication of one chunk runs on the tp lane behind the matmul of the next; without
 /// it there is one chunk and the compute lane waits for each communication at once.
+///
+/// Context parallelism (context.hpp) splits the sequences first: the T tokens above are then those
+/// of this rank's cp position, and tensor parallelism splits each position's work.
 struct Parallel {
   Group tp{};
+  ContextParallel context{};
   bool sequence_parallel{false};
   bool overlap{false};
   int chunks{1};              ///< token chunks; 1 unless overlap
   bool keep_gathered{false};  ///< SP: keep the gathered input for backward instead of re-gathering
 
+  /// Ranks that hold one copy of the model, tp innermost.
+  [[nodiscard]] int num_ranks() const { return context.cp.size * tp.size; }
+  /// World rank of the rank whose view this is.
+  [[nodiscard]] int world_rank() const { return tp.world_rank(tp.position); }
+  /// The view of member `member` of the copy that begins at world rank `first`.
+  [[nodiscard]] Parallel at(int first, int member) const;
   [[nodiscard]] std::int64_t local_tokens(std::int64_t tokens) const {
     return sequence_parallel ? tokens / tp.size : tokens;
   }

@@ -178,6 +178,8 @@ std::unique_ptr<LayerProgram> make_program(Rank& rank, const LayerConfig& config
           });
     case BlockKind::model:
       return std::make_unique<ModelProgram>(rank, config);
+    case BlockKind::attention_core:
+      break;
   }
   return nullptr;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace shardmark {
 
@@ -28,7 +29,10 @@ struct ModelShape {
   float rope_theta{10000.0F};
   bool biases{true};
   bool causal{true};
+  std::int64_t window{0};               ///< attention sees tokens less than this far; 0: all
+  std::vector<std::int64_t> seqlens{};  ///< packed sequences, together `seq` tokens; none: one
 
+  /// All tokens of all ranks.
   [[nodiscard]] std::int64_t tokens() const { return batch * seq; }
   [[nodiscard]] std::int64_t query_width() const { return heads * head_dim; }
   [[nodiscard]] std::int64_t kv_width() const { return kv_heads * head_dim; }
@@ -36,8 +40,17 @@ struct ModelShape {
   [[nodiscard]] std::int64_t mlp_inputs() const { return mlp == MlpKind::swiglu ? 2 : 1; }
 };
 
-/// What shardmark-tp runs.
-enum class BlockKind : std::uint8_t { linear_column, linear_row, mlp, attention, block, model };
+/// What is run. `attention_core` is attention alone, on given q, k and v; `attention` has its
+/// projections around it.
+enum class BlockKind : std::uint8_t {
+  linear_column,
+  linear_row,
+  mlp,
+  attention,
+  block,
+  model,
+  attention_core
+};
 [[nodiscard]] std::string_view name_of(BlockKind kind);
 
 /// How a block is run on one rank.

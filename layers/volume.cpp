@@ -178,6 +178,8 @@ std::vector<VolumeLine> communication_volume(const LayerConfig& config, Phase ph
     case BlockKind::model:
       counter.model();
       break;
+    case BlockKind::attention_core:
+      break;
   }
   return counter.take();
 }

@@ -1,0 +1,82 @@
+#include "layers/context.hpp"
+
+#include "core/error.hpp"
+
+#include <array>
+
+namespace shardmark {
+
+std::string_view name_of(ContextKind kind) {
+  static constexpr std::array<std::string_view, 4> names{"ring", "ulysses", "all-gather", "hybrid"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name_of(TokenOrder order) {
+  static constexpr std::array<std::string_view, 3> names{"contiguous", "zigzag", "striped"};
+  return names[static_cast<std::size_t>(order)];
+}
+
+Places places_of(TokenOrder order, std::int64_t seq, int parts, int part) {
+  SHARDMARK_CHECK(seq % parts == 0, seq, " tokens in ", parts, " parts");
+  const std::int64_t count = seq / parts;
+  switch (order) {
+    case TokenOrder::contiguous:
+      return {{Places::Run{part * count, count, 1}, Places::Run{}}};
+    case TokenOrder::striped:
+      return {{Places::Run{part, count, parts}, Places::Run{}}};
+    case TokenOrder::zigzag:
+      break;
+  }
+  SHARDMARK_CHECK(count % 2 == 0, seq, " tokens in ", 2 * parts, " pieces");
+  const std::int64_t half = count / 2;
+  return {{Places::Run{part * half, half, 1}, Places::Run{(2 * parts - 1 - part) * half, half, 1}}};
+}
+
+int ContextParallel::ulysses_size() const {
+  switch (kind) {
+    case ContextKind::ulysses:
+      return cp.size;
+    case ContextKind::hybrid:
+      return ulysses;
+    default:
+      return 1;
+  }
+}
+
+Group ContextParallel::ulysses_group() const {
+  const int members = ulysses_size(), rings = cp.size / members;
+  const int step = ulysses_outer ? rings : 1;
+  const int position = cp.position / step % members;
+  return {cp.axis, cp.world_rank(cp.position - position * step), cp.stride * step, members,
+          position};
+}
+
+Group ContextParallel::ring_group() const {
+  const int members = ulysses_size(), rings = cp.size / members;
+  const int step = ulysses_outer ? 1 : members;
+  const int position = cp.position / step % rings;
+  return {cp.axis, cp.world_rank(cp.position - position * step), cp.stride * step, rings, position};
+}
+
+Places ContextParallel::group_places(std::int64_t seq) const {
+  const Group ring = ring_group();
+  // A single part is the sequence itself.
+  return places_of(ring.size == 1 ? TokenOrder::contiguous : order, seq, ring.size, ring.position);
+}
+
+Places ContextParallel::local_places(std::int64_t seq) const {
+  const Group group = ulysses_group();
+  const Places places = group_places(seq);
+  SHARDMARK_CHECK(places.count() % group.size == 0, places.count(), " tokens on ", group.size,
+                  " ranks");
+  const std::int64_t count = places.count() / group.size;
+  return places.slice(group.position * count, count);
+}
+
+ContextParallel ContextParallel::at(int position) const {
+  ContextParallel other = *this;
+  other.cp.position = position;
+  return other;
+}
+
+}  // namespace shardmark
