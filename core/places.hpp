@@ -37,6 +37,9 @@ struct Visibility {
   std::span<const std::int64_t> starts{};
 };
 
+/// The start of the packed sequence that `place` is in; 0 without packing.
+[[nodiscard]] std::int64_t start_of(std::span<const std::int64_t> starts, std::int64_t place);
+
 /// Rows [first, last) of a run of keys.
 struct KeyRange {
   std::int64_t first{0}, last{0};
