@@ -78,9 +78,9 @@ const char* Kernels::run(const Op& op, TileHook& hook) { return implementation_-
 std::int64_t workspace_bytes(const Op& op, int num_threads) {
   if (const auto* o = std::get_if<Matmul>(&op)) return kernels::matmul_scratch_bytes(*o);
   if (const auto* o = std::get_if<Attention>(&op))
-    return kernels::attention_scratch_bytes(o->shape, false, usable_threads(num_threads));
+    return kernels::attention_scratch_bytes(*o, usable_threads(num_threads));
   if (const auto* o = std::get_if<AttentionBackward>(&op))
-    return kernels::attention_scratch_bytes(o->shape, true, usable_threads(num_threads));
+    return kernels::attention_scratch_bytes(*o, usable_threads(num_threads));
   return 0;
 }
 

@@ -3,13 +3,14 @@
 #include "core/cpu/matmul.hpp"
 #include "core/error.hpp"
 
+#include <array>
 #include <cmath>
 
 namespace shardmark::kernels {
 namespace {
 
 // Queries and keys per block of scores. Half as many queries as keys waste less above the diagonal
-// than square blocks: 62 instead of 55 % of the matmul peak at 1024 tokens, 128 columns per head.
+// than square blocks.
 constexpr std::int64_t query_block = 128;
 constexpr std::int64_t key_block = 256;
 
@@ -17,10 +18,11 @@ constexpr std::int64_t key_block = 256;
 class Carver {
  public:
   explicit Carver(std::byte* data) : data_{data} {}
-  float* floats(std::int64_t count) {
+  template <class Element = float>
+  Element* take(std::int64_t count) {
     std::byte* const part = data_ + used_;
-    used_ += (count * 4 + 63) / 64 * 64;
-    return reinterpret_cast<float*>(part);
+    used_ += (count * static_cast<std::int64_t>(sizeof(Element)) + 63) / 64 * 64;
+    return reinterpret_cast<Element*>(part);
   }
   [[nodiscard]] std::int64_t used() const { return used_; }
 
@@ -28,38 +30,6 @@ class Carver {
   std::byte* data_;
   std::int64_t used_{0};
 };
-
-struct ForwardScratch {
-  float *q, *k, *v, *scores;
-  Online state;
-};
-ForwardScratch forward_scratch(Carver& carver, const AttentionShape& s) {
-  const std::int64_t head = s.seq * s.head_dim;
-  const std::int64_t rows = std::min(query_block, s.seq);
-  ForwardScratch scratch{};
-  for (float** part : {&scratch.q, &scratch.k, &scratch.v}) *part = carver.floats(head);
-  scratch.scores = carver.floats(rows * std::min(key_block, s.seq));
-  scratch.state.most = carver.floats(rows);
-  scratch.state.total = carver.floats(rows);
-  scratch.state.output = carver.floats(rows * s.head_dim);
-  return scratch;
-}
-
-struct BackwardScratch {
-  float *q, *k, *v, *d_o, *dq, *dk, *dv, *delta, *scores, *dscores;
-};
-BackwardScratch backward_scratch(Carver& carver, const AttentionShape& s) {
-  const std::int64_t head = s.seq * s.head_dim;
-  const std::int64_t scores = std::min(query_block, s.seq) * std::min(key_block, s.seq);
-  BackwardScratch scratch{};
-  for (float** part :
-       {&scratch.q, &scratch.k, &scratch.v, &scratch.d_o, &scratch.dq, &scratch.dk, &scratch.dv})
-    *part = carver.floats(head);
-  scratch.delta = carver.floats(s.seq);
-  scratch.scores = carver.floats(scores);
-  scratch.dscores = carver.floats(scores);
-  return scratch;
-}
 
 /// Called after every block of scores; does nothing inside a parallel region.
 struct BlockHook {
@@ -69,107 +39,264 @@ struct BlockHook {
   }
 };
 
-std::int64_t keys_seen(const AttentionShape& s, std::int64_t query, std::int64_t rows) {
-  return s.causal ? std::min(s.seq, query + rows) : s.seq;
-}
-std::int64_t first_visible(const AttentionShape& s, std::int64_t query, std::int64_t key) {
-  return s.causal ? query - key + 1 : s.seq;
-}
 float score_scale(const AttentionShape& s) {
   return 1.0F / std::sqrt(static_cast<float>(s.head_dim));
 }
 
-void forward_head(const Attention& op, std::int64_t task, const ForwardScratch& scratch,
-                  const BlockHook& after_block) {
-  const AttentionShape& s = op.shape;
-  const std::int64_t d = s.head_dim;
-  const std::int64_t token = task / s.heads * s.seq;
-  const std::int64_t head = task % s.heads;
-  const std::int64_t kv_head = head / (s.heads / s.kv_heads);
-  gather_head(op.q, token, head, s.seq, d, scratch.q);
-  gather_head(op.k, token, kv_head, s.seq, d, scratch.k);
-  gather_head(op.v, token, kv_head, s.seq, d, scratch.v);
-  float* const lse = op.lse.as<float>() + task * s.seq;
-  const Online& state = scratch.state;
-  for (std::int64_t i = 0; i < s.seq; i += query_block) {
-    const std::int64_t rows = std::min(query_block, s.seq - i);
-    const std::int64_t keys = keys_seen(s, i, rows);
-    std::fill_n(state.most, rows, -__builtin_inff());
-    std::fill_n(state.total, rows, 0.0F);
-    for (std::int64_t j = 0; j < keys; j += key_block) {
-      const Block b{scratch.scores, rows, std::min(key_block, keys - j), first_visible(s, i, j)};
-      sgemm({rows, b.cols, d, score_scale(s)}, {scratch.q + i * d, d}, {scratch.k + j * d, d, true},
-            {b.scores, b.cols});
-      if (j == 0) std::fill_n(state.output, rows * d, 0.0F);
-      online_softmax(b, state, d);
-      sgemm({rows, d, b.cols, 1.0F, j > 0}, {b.scores, b.cols}, {scratch.v + j * d, d},
-            {state.output, d});
-      after_block();
-    }
-    finish_rows(state, rows, d, lse + i);
-    scatter_head(state.output, op.o, token + i, head, rows, d);
+/// What every query sees of each run of keys: `of_run[i][row]`.
+struct Ranges {
+  std::array<KeyRange*, 2> of_run;
+  std::array<std::int64_t, 2> first_key;  ///< row in k and v where the run begins
+};
+Ranges ranges_in(Carver& carver, const AttentionShape& s) {
+  const Places keys = s.key_places();
+  return {{carver.take<KeyRange>(s.seq),
+           keys.runs[1].count > 0 ? carver.take<KeyRange>(s.seq) : nullptr},
+          {0, keys.runs[0].count}};
+}
+void find_ranges(const AttentionShape& s, const Ranges& ranges) {
+  const Visibility visibility = s.visibility();
+  const Places queries = s.query_places(), keys = s.key_places();
+  for (std::size_t i = 0; i < 2; ++i)
+    for (std::int64_t row = 0; ranges.of_run[i] != nullptr && row < s.seq; ++row)
+      ranges.of_run[i][row] = visible_keys(visibility, queries[row], keys.runs[i]);
+}
+
+/// Rows of one head as f32, `stride` elements apart.
+struct HeadRows {
+  float* data{nullptr};
+  std::int64_t stride{0};
+  [[nodiscard]] float* row(std::int64_t r) const { return data + r * stride; }
+  [[nodiscard]] HeadRows at(std::int64_t r) const { return {row(r), stride}; }
+  [[nodiscard]] SgemmOperand from(std::int64_t r, bool transposed = false) const {
+    return {row(r), stride, transposed};
   }
+  [[nodiscard]] SgemmResult to(std::int64_t r) const { return {row(r), stride}; }
+};
+/// f32 where it lies, anything else copied to `copy`.
+HeadRows rows_of(const Tensor& x, std::int64_t token, std::int64_t head, std::int64_t rows,
+                 std::int64_t head_dim, float* copy) {
+  if (x.dtype == DType::f32)
+    return {x.as<float>() + token * x.row_stride + head * head_dim, x.row_stride};
+  gather_head(x, token, head, rows, head_dim, copy);
+  return {copy, head_dim};
+}
+
+/// Calls body(block) for what is seen of a block; row by row if rows are masked differently and an
+/// infinity or NaN times a masked zero would be NaN.
+template <class Body>
+void for_seen(const Block& block, bool finite, const Body& body) {
+  if (block.rows == 0) return;
+  if (block.whole || finite) {
+    body(block);
+    return;
+  }
+  for (std::int64_t r = 0; r < block.rows; ++r)
+    if (const Block row = block.only(r); row.rows > 0) body(row);
+}
+
+// ------------------------------------------------------------------------------------ forward
+
+struct ForwardScratch {
+  float *q, *k, *v, *scores;
+  Online state;
+};
+ForwardScratch scratch_of(Carver& carver, const Attention& op) {
+  const AttentionShape& s = op.shape;
+  const std::int64_t rows = std::min(query_block, s.seq);
+  const std::int64_t copied = op.k.dtype == DType::f32 ? 0 : s.num_keys() * s.head_dim;
+  ForwardScratch scratch{};
+  scratch.q = carver.take(rows * s.head_dim);
+  scratch.k = carver.take(copied);
+  scratch.v = carver.take(copied);
+  scratch.scores = carver.take(rows * std::min(key_block, s.num_keys()));
+  scratch.state = {carver.take(rows), carver.take(rows), carver.take(rows * s.head_dim)};
+  return scratch;
+}
+
+void forward_block(const AttentionShape& s, const Block& b, std::int64_t first_query,
+                   const HeadRows& k, const HeadRows& v, const ForwardScratch& w) {
+  const std::int64_t d = s.head_dim, row = b.query - first_query;
+  const Online state{w.state.most + row, w.state.total + row, w.state.output + row * d};
+  sgemm({b.rows, b.cols, d, score_scale(s)}, {w.q + row * d, d}, k.from(b.key, true),
+        {w.scores, b.cols});
+  online_softmax(b, w.scores, state, d);
+  sgemm({b.rows, d, b.cols, 1.0F, true}, {w.scores, b.cols}, v.from(b.key), {state.output, d});
+}
+
+void forward_head(const Attention& op, const Ranges& ranges, std::int64_t task,
+                  const ForwardScratch& w, const BlockHook& after_block) {
+  const AttentionShape& s = op.shape;
+  const std::int64_t d = s.head_dim, num_keys = s.num_keys();
+  const std::int64_t batch = task / s.heads, head = task % s.heads;
+  const std::int64_t kv_head = head / (s.heads / s.kv_heads);
+  const HeadRows k = rows_of(op.k, batch * num_keys, kv_head, num_keys, d, w.k);
+  const HeadRows v = rows_of(op.v, batch * num_keys, kv_head, num_keys, d, w.v);
+  const bool finite = is_finite(op.v, batch * num_keys, kv_head, num_keys, d);
+  for (std::int64_t i = 0; i < s.seq; i += query_block) {
+    const std::int64_t rows = std::min(query_block, s.seq - i), token = batch * s.seq + i;
+    float* const lse = op.lse.as<float>() + task * s.seq + i;
+    gather_head(op.q, token, head, rows, d, w.q);
+    if (op.accumulate) {
+      gather_head(op.o, token, head, rows, d, w.state.output);
+      resume_rows(w.state, rows, lse);
+    } else {
+      start_rows(w.state, rows, d);
+    }
+    for (std::size_t run = 0; run < 2 && ranges.of_run[run] != nullptr; ++run) {
+      const KeyRange* const seen = ranges.of_run[run];
+      const std::int64_t first_key = ranges.first_key[run];
+      const HeadRows run_k = k.at(first_key), run_v = v.at(first_key);
+      const KeyRange keys = seen_by(seen + i, rows);
+      for (std::int64_t j = keys.first; j < keys.last; j += key_block) {
+        for_seen(block_of(seen, i, rows, {j, std::min(j + key_block, keys.last)}), finite,
+                 [&](const Block& b) { forward_block(s, b, i, run_k, run_v, w); });
+        after_block();
+      }
+    }
+    finish_rows(w.state, rows, d, lse);
+    scatter_head(w.state.output, op.o, token, head, rows, d);
+  }
+}
+
+// ----------------------------------------------------------------------------------- backward
+
+struct BackwardScratch {
+  float *q, *k, *v, *d_o, *dq, *dk, *dv, *delta, *scores, *dscores;
+};
+BackwardScratch scratch_of(Carver& carver, const AttentionBackward& op) {
+  const AttentionShape& s = op.shape;
+  const std::int64_t rows = std::min(query_block, s.seq), cols = std::min(key_block, s.num_keys());
+  BackwardScratch scratch{};
+  for (float** block : {&scratch.q, &scratch.d_o}) *block = carver.take(rows * s.head_dim);
+  for (float** block : {&scratch.k, &scratch.v}) *block = carver.take(cols * s.head_dim);
+  const auto sums = [&](const Tensor& gradient, std::int64_t num_rows) {
+    return carver.take(gradient.dtype == DType::f32 ? 0 : num_rows * s.head_dim);
+  };
+  scratch.dq = sums(op.dq, s.seq);
+  scratch.dk = sums(op.dk, s.num_keys());
+  scratch.dv = sums(op.dv, s.num_keys());
+  scratch.delta = carver.take(s.seq);
+  for (float** block : {&scratch.scores, &scratch.dscores}) *block = carver.take(rows * cols);
+  return scratch;
+}
+
+/// Where the f32 sums of one head's gradient lie: in the tensor if it can hold them. Zero before
+/// unless they accumulate.
+HeadRows sums_of(const Tensor& gradient, std::int64_t token, std::int64_t head, std::int64_t rows,
+                 const AttentionBackward& op, float* copy) {
+  const std::int64_t d = op.shape.head_dim;
+  HeadRows sums{copy, d};
+  if (gradient.dtype == DType::f32)
+    sums = {gradient.as<float>() + token * gradient.row_stride + head * d, gradient.row_stride};
+  for (std::int64_t r = 0; !op.accumulate && r < rows; ++r) std::fill_n(sums.row(r), d, 0.0F);
+  return sums;
+}
+
+/// The keys of a block of scores and where their gradients go; row 0 is the block's first key.
+struct Keys {
+  HeadRows k, v, dk, dv;
+};
+
+void backward_block(const AttentionBackward& op, const Block& b, std::int64_t batch,
+                    std::int64_t head, const Keys& keys, const HeadRows& dq,
+                    const BackwardScratch& w, const BlockHook& between_products) {
+  const AttentionShape& s = op.shape;
+  const std::int64_t d = s.head_dim, token = batch * s.seq + b.query;
+  const float scale = score_scale(s);
+  const HeadRows q = rows_of(op.q, token, head, b.rows, d, w.q);
+  const HeadRows d_o = rows_of(op.d_o, token, head, b.rows, d, w.d_o);
+  const float* const lse = op.lse.as<float>() + (batch * s.heads + head) * s.seq + b.query;
+  sgemm({b.rows, b.cols, d, scale}, q.from(0), keys.k.from(0, true), {w.scores, b.cols});
+  recompute_softmax(b, w.scores, lse);
+  sgemm({b.cols, d, b.rows, 1.0F, true}, {w.scores, b.cols, true}, d_o.from(0), keys.dv.to(0));
+  between_products();
+  sgemm({b.rows, b.cols, d}, d_o.from(0), keys.v.from(0, true), {w.dscores, b.cols});
+  softmax_gradient(b, w.scores, w.dscores, w.delta + b.query, scale);
+  sgemm({b.rows, d, b.cols, 1.0F, true}, {w.dscores, b.cols}, keys.k.from(0), dq.to(b.query));
+  sgemm({b.cols, d, b.rows, 1.0F, true}, {w.dscores, b.cols, true}, q.from(0), keys.dk.to(0));
+  between_products();
 }
 
 /// One query head's dq, and its share of dk and dv added to what is there.
-void backward_head(const AttentionBackward& op, std::int64_t token, std::int64_t head,
-                   const BackwardScratch& w, const BlockHook& after_block) {
+void backward_head(const AttentionBackward& op, const Ranges& ranges, std::int64_t batch,
+                   std::int64_t head, const HeadRows& dk, const HeadRows& dv, bool finite_keys,
+                   const BackwardScratch& w, const BlockHook& after_products) {
   const AttentionShape& s = op.shape;
-  const std::int64_t d = s.head_dim;
-  const float scale = score_scale(s);
-  gather_head(op.q, token, head, s.seq, d, w.q);
-  gather_head(op.d_o, token, head, s.seq, d, w.d_o);
+  const std::int64_t d = s.head_dim, token = batch * s.seq, kv_head = head / (s.heads / s.kv_heads);
+  const bool finite = finite_keys && is_finite(op.q, token, head, s.seq, d) &&
+                      is_finite(op.d_o, token, head, s.seq, d);
   row_products(op, token, head, w.delta);
-  const float* const lse = op.lse.as<float>() + (token / s.seq * s.heads + head) * s.seq;
-  for (std::int64_t j = 0; j < s.seq; j += key_block) {
-    const std::int64_t first = s.causal ? j / query_block * query_block : 0;
-    for (std::int64_t i = first; i < s.seq; i += query_block) {
-      const std::int64_t rows = std::min(query_block, s.seq - i);
-      const std::int64_t keys = std::min(key_block, keys_seen(s, i, rows) - j);
-      const Block b{w.scores, rows, keys, first_visible(s, i, j)};
-      sgemm({rows, b.cols, d, scale}, {w.q + i * d, d}, {w.k + j * d, d, true}, {b.scores, b.cols});
-      recompute_softmax(b, lse + i);
-      sgemm({b.cols, d, rows, 1.0F, true}, {b.scores, b.cols, true}, {w.d_o + i * d, d},
-            {w.dv + j * d, d});
-      sgemm({rows, b.cols, d, 1.0F}, {w.d_o + i * d, d}, {w.v + j * d, d, true},
-            {w.dscores, b.cols});
-      softmax_gradient(b, w.dscores, w.delta + i, scale);
-      sgemm({rows, d, b.cols, 1.0F, j > 0}, {w.dscores, b.cols}, {w.k + j * d, d},
-            {w.dq + i * d, d});
-      sgemm({b.cols, d, rows, 1.0F, true}, {w.dscores, b.cols, true}, {w.q + i * d, d},
-            {w.dk + j * d, d});
-      after_block();
+  const HeadRows dq = sums_of(op.dq, token, head, s.seq, op, w.dq);
+  for (std::size_t run = 0; run < 2 && ranges.of_run[run] != nullptr; ++run) {
+    const KeyRange* const seen = ranges.of_run[run];
+    const KeyRange all = seen_by(seen, s.seq);
+    for (std::int64_t j = all.first; j < all.last; j += key_block) {
+      const std::int64_t cols = std::min(key_block, all.last - j), key = ranges.first_key[run] + j;
+      const HeadRows k = rows_of(op.k, batch * s.num_keys() + key, kv_head, cols, d, w.k);
+      const HeadRows v = rows_of(op.v, batch * s.num_keys() + key, kv_head, cols, d, w.v);
+      for (std::int64_t i = 0; i < s.seq; i += query_block) {
+        const Block block = block_of(seen, i, std::min(query_block, s.seq - i), {j, j + cols});
+        for_seen(block, finite, [&](const Block& b) {
+          const std::int64_t column = b.key - j;
+          backward_block(op, b, batch, head,
+                         {k.at(column), v.at(column), dk.at(key + column), dv.at(key + column)}, dq,
+                         w, after_products);
+        });
+      }
     }
   }
-  scatter_head(w.dq, op.dq, token, head, s.seq, d);
+  if (op.dq.dtype != DType::f32) scatter_head(dq.data, op.dq, token, head, s.seq, d);
 }
 
 /// All query heads that share one KV head.
-void backward_group(const AttentionBackward& op, std::int64_t task, const BackwardScratch& w,
-                    const BlockHook& after_block) {
+void backward_group(const AttentionBackward& op, const Ranges& ranges, std::int64_t task,
+                    const BackwardScratch& w, const BlockHook& after_products) {
   const AttentionShape& s = op.shape;
-  const std::int64_t token = task / s.kv_heads * s.seq;
-  const std::int64_t kv_head = task % s.kv_heads;
-  const std::int64_t heads_per_group = s.heads / s.kv_heads;
-  gather_head(op.k, token, kv_head, s.seq, s.head_dim, w.k);
-  gather_head(op.v, token, kv_head, s.seq, s.head_dim, w.v);
-  for (float* sums : {w.dk, w.dv}) std::fill_n(sums, s.seq * s.head_dim, 0.0F);
+  const std::int64_t token = task / s.kv_heads * s.num_keys(), kv_head = task % s.kv_heads;
+  const std::int64_t heads_per_group = s.heads / s.kv_heads, d = s.head_dim;
+  const HeadRows dk = sums_of(op.dk, token, kv_head, s.num_keys(), op, w.dk);
+  const HeadRows dv = sums_of(op.dv, token, kv_head, s.num_keys(), op, w.dv);
+  const bool finite = is_finite(op.k, token, kv_head, s.num_keys(), d);
   for (std::int64_t h = 0; h < heads_per_group; ++h)
-    backward_head(op, token, kv_head * heads_per_group + h, w, after_block);
-  scatter_head(w.dk, op.dk, token, kv_head, s.seq, s.head_dim);
-  scatter_head(w.dv, op.dv, token, kv_head, s.seq, s.head_dim);
+    backward_head(op, ranges, task / s.kv_heads, kv_head * heads_per_group + h, dk, dv, finite, w,
+                  after_products);
+  if (op.dk.dtype != DType::f32) scatter_head(dk.data, op.dk, token, kv_head, s.num_keys(), d);
+  if (op.dv.dtype != DType::f32) scatter_head(dv.data, op.dv, token, kv_head, s.num_keys(), d);
 }
 
-/// Runs body(task, scratch, hook) for every task: one after another with a hook between blocks, or
-/// as many at once as there are threads with the hook between rounds.
-template <class Body>
-void for_heads(const Context& context, std::int64_t num_tasks, std::int64_t bytes_per_thread,
-               const Body& body) {
+// --------------------------------------------------------------------------------------- both
+
+/// Bytes for the ranges, which threads share, and for each thread.
+struct ScratchBytes {
+  std::int64_t shared, per_thread;
+};
+template <class Op>
+ScratchBytes scratch_bytes(const Op& op) {
+  Carver ranges{nullptr}, thread{nullptr};
+  (void)ranges_in(ranges, op.shape);
+  (void)scratch_of(thread, op);
+  return {ranges.used(), thread.used()};
+}
+
+/// Runs body(task, ranges, scratch, hook) for every task: one after another with a hook between
+/// blocks, or as many at once as there are threads with the hook between rounds.
+template <class Op, class Body>
+void for_heads(const Op& op, const Context& context, std::int64_t num_tasks, const Body& body) {
+  SHARDMARK_CHECK(op.lse.contiguous(), "attention lse must be contiguous");
   const int num_threads = std::max(1, context.num_threads);
-  std::byte* const scratch = context.scratch.take(bytes_per_thread * num_threads);
+  std::byte* const data = context.scratch.take(attention_scratch_bytes(op, num_threads));
+  const ScratchBytes bytes = scratch_bytes(op);
+  Carver shared{data};
+  const Ranges ranges = ranges_in(shared, op.shape);
+  find_ranges(op.shape, ranges);
+  const auto run_task = [&](std::int64_t task, std::int64_t thread, const BlockHook& hook) {
+    Carver carver{data + bytes.shared + thread * bytes.per_thread};
+    body(task, ranges, scratch_of(carver, op), hook);
+  };
   if (num_threads == 1) {
     for (std::int64_t task = 0; task < num_tasks; ++task)
-      body(task, scratch, BlockHook{&context.hook});
+      run_task(task, 0, BlockHook{&context.hook});
     return;
   }
   for (std::int64_t first = 0; first < num_tasks; first += num_threads) {
@@ -177,43 +304,33 @@ void for_heads(const Context& context, std::int64_t num_tasks, std::int64_t byte
     in_parallel(num_threads, std::min<std::int64_t>(num_threads, num_tasks - first),
                 [&](std::int64_t from, std::int64_t to) {
                   for (std::int64_t task = from; task < to; ++task)
-                    body(first + task, scratch + bytes_per_thread * task, BlockHook{nullptr});
+                    run_task(first + task, task, BlockHook{nullptr});
                 });
   }
 }
 
-std::int64_t bytes_per_thread(const AttentionShape& shape, bool backward) {
-  Carver carver{nullptr};
-  if (backward)
-    backward_scratch(carver, shape);
-  else
-    forward_scratch(carver, shape);
-  return carver.used();
-}
-
 }  // namespace
 
-std::int64_t attention_scratch_bytes(const AttentionShape& shape, bool backward, int num_threads) {
-  return bytes_per_thread(shape, backward) * std::max(1, num_threads);
+std::int64_t attention_scratch_bytes(const Attention& op, int num_threads) {
+  const ScratchBytes bytes = scratch_bytes(op);
+  return bytes.shared + bytes.per_thread * std::max(1, num_threads);
+}
+std::int64_t attention_scratch_bytes(const AttentionBackward& op, int num_threads) {
+  const ScratchBytes bytes = scratch_bytes(op);
+  return bytes.shared + bytes.per_thread * std::max(1, num_threads);
 }
 
 const char* run(const Attention& op, const Context& context) {
-  SHARDMARK_CHECK(op.lse.contiguous(), "attention lse must be contiguous");
-  for_heads(context, op.shape.batch * op.shape.heads, bytes_per_thread(op.shape, false),
-            [&](std::int64_t task, std::byte* data, const BlockHook& hook) {
-              Carver carver{data};
-              forward_head(op, task, forward_scratch(carver, op.shape), hook);
-            });
+  for_heads(op, context, op.shape.batch * op.shape.heads,
+            [&](std::int64_t task, const Ranges& ranges, const ForwardScratch& scratch,
+                const BlockHook& hook) { forward_head(op, ranges, task, scratch, hook); });
   return "shardmark_attention_fwd";
 }
 
 const char* run(const AttentionBackward& op, const Context& context) {
-  SHARDMARK_CHECK(op.lse.contiguous(), "attention lse must be contiguous");
-  for_heads(context, op.shape.batch * op.shape.kv_heads, bytes_per_thread(op.shape, true),
-            [&](std::int64_t task, std::byte* data, const BlockHook& hook) {
-              Carver carver{data};
-              backward_group(op, task, backward_scratch(carver, op.shape), hook);
-            });
+  for_heads(op, context, op.shape.batch * op.shape.kv_heads,
+            [&](std::int64_t task, const Ranges& ranges, const BackwardScratch& scratch,
+                const BlockHook& hook) { backward_group(op, ranges, task, scratch, hook); });
   return "shardmark_attention_bwd";
 }
 

@@ -10,9 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <thread>
-#include <tuple>
 #include <vector>
 
 namespace shardmark::kernels {
@@ -48,14 +46,21 @@ class Scratch {
   std::int64_t bytes_{0}, generation_{0};
 };
 
-/// cos and sin of the rotary angles, made once per (seq, head_dim, theta).
+/// cos and sin of the rotary angles, made once for the places of a sequence's rows.
 class RotaryTables {
  public:
   /// seq rows of head_dim floats: head_dim/2 cosines, then as many sines.
-  [[nodiscard]] const float* get(std::int64_t seq, std::int64_t head_dim, float theta);
+  [[nodiscard]] const float* get(const Rope& op);
 
  private:
-  std::map<std::tuple<std::int64_t, std::int64_t, float>, std::vector<float>> tables_;
+  struct Table {
+    Places places;
+    std::vector<std::int64_t> starts;
+    std::int64_t head_dim;
+    float theta;
+    std::vector<float> rows;
+  };
+  std::vector<Table> tables_;
 };
 
 /// What a running kernel may use.
@@ -155,7 +160,7 @@ const char* run(const CrossEntropySum& op, const Context& context);
 const char* run(const CrossEntropyLoss& op, const Context& context);
 const char* run(const CrossEntropyBackward& op, const Context& context);
 
-[[nodiscard]] std::int64_t attention_scratch_bytes(const AttentionShape& shape, bool backward,
-                                                   int num_threads);
+[[nodiscard]] std::int64_t attention_scratch_bytes(const Attention& op, int num_threads);
+[[nodiscard]] std::int64_t attention_scratch_bytes(const AttentionBackward& op, int num_threads);
 
 }  // namespace shardmark::kernels

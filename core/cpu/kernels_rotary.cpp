@@ -1,7 +1,9 @@
 #include "core/cpu/kernels_internal.hpp"
 #include "core/cpu/vector_math.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace shardmark::kernels {
 namespace {
@@ -30,26 +32,33 @@ SHARDMARK_CLONES void rotate_rows(const Rope& op, const float* table, std::int64
 
 }  // namespace
 
-const float* RotaryTables::get(std::int64_t seq, std::int64_t head_dim, float theta) {
-  std::vector<float>& table = tables_[{seq, head_dim, theta}];
-  if (!table.empty()) return table.data();
-  const std::int64_t half = head_dim / 2;
-  table.resize(static_cast<std::size_t>(seq * head_dim));
+const float* RotaryTables::get(const Rope& op) {
+  const Places places = op.places.count() > 0 ? op.places : Places::all(op.seq);
+  for (const Table& table : tables_)
+    if (table.places == places && std::ranges::equal(table.starts, op.starts) &&
+        table.head_dim == op.head_dim && table.theta == op.theta)
+      return table.rows.data();
+  const std::int64_t half = op.head_dim / 2;
+  std::vector<float> rows(static_cast<std::size_t>(op.seq * op.head_dim));
   for (std::int64_t i = 0; i < half; ++i) {
-    const double frequency = std::pow(
-        static_cast<double>(theta), -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-    for (std::int64_t t = 0; t < seq; ++t) {
-      const double angle = static_cast<double>(t) * frequency;
-      table[static_cast<std::size_t>(t * head_dim + i)] = static_cast<float>(std::cos(angle));
-      table[static_cast<std::size_t>(t * head_dim + half + i)] =
+    const double frequency =
+        std::pow(static_cast<double>(op.theta),
+                 -2.0 * static_cast<double>(i) / static_cast<double>(op.head_dim));
+    for (std::int64_t t = 0; t < op.seq; ++t) {
+      const std::int64_t place = places[t] - start_of(op.starts, places[t]);
+      const double angle = static_cast<double>(place) * frequency;
+      rows[static_cast<std::size_t>(t * op.head_dim + i)] = static_cast<float>(std::cos(angle));
+      rows[static_cast<std::size_t>(t * op.head_dim + half + i)] =
           static_cast<float>(std::sin(angle));
     }
   }
-  return table.data();
+  tables_.push_back(
+      {places, {op.starts.begin(), op.starts.end()}, op.head_dim, op.theta, std::move(rows)});
+  return tables_.back().rows.data();
 }
 
 const char* run(const Rope& op, const Context& context) {
-  const float* const table = context.rotary.get(op.seq, op.head_dim, op.theta);
+  const float* const table = context.rotary.get(op);
   for_rows(context, op.x.rows(), 2 * op.x.cols() * size_of(op.x.dtype),
            [&](std::int64_t first, std::int64_t last) { rotate_rows(op, table, first, last); });
   return op.inverse ? "shardmark_rope_inverse" : "shardmark_rope";

@@ -115,26 +115,28 @@ void run(const AttentionBackward& op) {
   };
   Matrix dq = sums(op.dq), dk = sums(op.dk), dv = sums(op.dv);
   const std::int64_t head_dim = op.shape.head_dim;
-  std::vector<double> scores, dp;
+  std::vector<double> scores, own_output;
   for_queries(op.shape, [&](const Query& query) {
     const double* const output_gradient = d_o.row(query.row) + query.column;
     find_scores(op.shape, query, q, k, scores);
     double sum = lse[query.lse_row * op.shape.seq + query.lse_column];
-    double mean_dp = dot(o.row(query.row) + query.column, output_gradient, head_dim);
-    dp.clear();
-    for (const std::int64_t row : query.keys)
-      dp.push_back(dot(output_gradient, v.row(row) + query.key_column, head_dim));
+    const double* output = o.row(query.row) + query.column;
     // Tensors hold o and lse rounded. If these are all the keys, better ones are at hand.
     const double own_sum = log_sum_exp(scores);
     if (static_cast<float>(own_sum) == static_cast<float>(sum)) {
       sum = own_sum;
-      mean_dp = 0;
-      for (std::size_t j = 0; j < dp.size(); ++j) mean_dp += probability(scores[j], sum) * dp[j];
+      own_output.assign(static_cast<std::size_t>(head_dim), 0);
+      for (std::size_t j = 0; j < scores.size(); ++j)
+        add_scaled(v.row(query.keys[j]) + query.key_column, probability(scores[j], sum), head_dim,
+                   own_output.data());
+      output = own_output.data();
     }
-    for (std::size_t j = 0; j < dp.size(); ++j) {
+    const double mean_dp = dot(output, output_gradient, head_dim);
+    for (std::size_t j = 0; j < scores.size(); ++j) {
       const std::int64_t row = query.keys[j];
+      const double dp = dot(output_gradient, v.row(row) + query.key_column, head_dim);
       const double p = probability(scores[j], sum);
-      const double score_gradient = p * (dp[j] - mean_dp) * score_scale(op.shape);
+      const double score_gradient = p * (dp - mean_dp) * score_scale(op.shape);
       add_scaled(k.row(row) + query.key_column, score_gradient, head_dim,
                  dq.row(query.row) + query.column);
       add_scaled(q.row(query.row) + query.column, score_gradient, head_dim,
