@@ -1,9 +1,13 @@
 #pragma once
 
+#include "layers/attention_core.hpp"
 #include "layers/linear.hpp"
 #include "layers/shape.hpp"
 
 namespace shardmark {
+
+/// What the attention core of this rank works on.
+[[nodiscard]] AttentionConfig attention_config(const LayerConfig& config);
 
 /// Multi-head attention split by heads: this rank computes q, k and v of its own heads with one
 /// fused column-parallel projection (columns: query heads, key heads, value heads), runs their
@@ -12,13 +16,17 @@ namespace shardmark {
 /// Grouped-query attention: kv_heads >= tp splits KV heads like query heads; kv_heads < tp gives
 /// each KV head to tp / kv_heads neighbours, whose gradients of it are summed (kv_heads x head_dim
 /// columns of extra all-reduce per backward pass).
+///
+/// Under context parallelism the projections work on this rank's tokens and the AttentionCore
+/// exchanges what its kind needs.
 class AttentionLayer {
  public:
   struct State {
     ColumnParallelLinear::State qkv;
     RowParallelLinear::State projection;
     Tensor qkv_y;
-    Buffer o, lse, dqkv;
+    Buffer o, dqkv;
+    std::unique_ptr<AttentionCore::State> core;
   };
   AttentionLayer(Rank& rank, const LayerConfig& config, TokenScratch& scratch);
   [[nodiscard]] State make_state(Rank& rank) const;
@@ -28,17 +36,15 @@ class AttentionLayer {
   void list_state(const State& state, NamedTensors& into) const;
 
  private:
-  struct Heads {
-    Tensor q, k, v;
-  };
   [[nodiscard]] Heads heads(const Tensor& fused) const;
   void rotate(Rank& rank, const Tensor& fused, bool inverse) const;
 
   ModelShape shape_;
-  DType dtype_;
-  AttentionShape local_;
+  AttentionConfig attention_;
+  std::int64_t tokens_;  ///< of this rank
   int position_;
   ColumnParallelLinear qkv_;
+  std::unique_ptr<AttentionCore> core_;
   RowParallelLinear projection_;
 };
 

@@ -57,7 +57,7 @@ std::unique_ptr<AttentionCore> make_attention_core(const AttentionConfig& config
       return make_gather_attention(config);
     case ContextKind::ulysses:
     case ContextKind::hybrid:
-      break;
+      return make_ulysses_attention(config);
   }
   throw Error{message("no attention core for ", name_of(config.context.kind))};
 }

@@ -4,7 +4,7 @@ namespace shardmark {
 
 NormLayer::Config norm_config(const LayerConfig& config, std::string name) {
   return {std::move(name),          config.parallel,     config.dtype,
-          config.shape.tokens(),    config.shape.hidden, config.shape.norm,
+          config.tokens(),          config.shape.hidden, config.shape.norm,
           config.shape.norm_epsilon};
 }
 
@@ -23,7 +23,7 @@ TransformerBlock::State TransformerBlock::make_state(Rank& rank) const {
   state.norm2 = norm2_.make_state(rank);
   state.attention = attention_.make_state(rank);
   state.mlp = mlp_.make_state(rank);
-  const std::int64_t tokens = config_.parallel.local_tokens(config_.shape.tokens());
+  const std::int64_t tokens = config_.parallel.local_tokens(config_.tokens());
   for (Buffer* buffer : {&state.x1, &state.y})
     *buffer = rank.allocate({tokens, config_.shape.hidden}, config_.dtype, Category::activation);
   for (Buffer* buffer : {&state.dx1, &state.dx})
@@ -64,7 +64,7 @@ void TransformerBlock::list_weights(NamedTensors& into) const {
 
 void TransformerBlock::list_state(const State& state, NamedTensors& into) const {
   const Prefix prefix{into, name_};
-  const std::int64_t tokens = config_.shape.tokens();
+  const std::int64_t tokens = config_.tokens();
   const auto list = [&](const char* name, const Buffer& buffer, Role role, const char* formula) {
     into.push_back(token_tensor(config_.parallel, name, buffer.tensor(), tokens, role, formula));
   };

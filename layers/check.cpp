@@ -39,15 +39,16 @@ class SerialTensors {
     const std::int64_t cols = columns ? part.count : named.tensor.cols();
     const std::int64_t shift =
         part.global_first - serial_part->global_first + serial_part->local_first;
-    for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::int64_t row = columns ? i : part.local_first + i;
+      const std::int64_t serial_row = columns ? named.global_row(i) : shift + i;
       for (std::int64_t j = 0; j < cols; ++j) {
-        const std::int64_t row = columns ? i : part.local_first + i;
         const std::int64_t col = columns ? part.local_first + j : j;
-        const std::int64_t serial_row = columns ? i : shift + i;
         const std::int64_t serial_col = columns ? shift + j : j;
         add(difference, row, col, values[static_cast<std::size_t>(row * named.tensor.cols() + col)],
             reference[static_cast<std::size_t>(serial_row * serial->tensor.cols() + serial_col)]);
       }
+    }
   }
 
  private:
@@ -96,12 +97,29 @@ LayerConfig exact_config(LayerConfig config) {
 }
 
 bool has_exact_data(BlockKind block) {
-  return block != BlockKind::block && block != BlockKind::model;
+  return block != BlockKind::block && block != BlockKind::model &&
+         block != BlockKind::attention_core;
 }
 
 LayerConfig serial_config(LayerConfig config) {
   config.parallel = Parallel{};
   return config;
+}
+
+/// A window, if any, keeps its share of the sequence; so do packed sequences, until nothing is left
+/// of the shortest.
+void shrink_sequence(ModelShape& shape, std::int64_t seq) {
+  const auto scaled = [&](std::int64_t place) { return place * seq / shape.seq; };
+  if (shape.window > 0) shape.window = std::max<std::int64_t>(1, scaled(shape.window));
+  std::vector<std::int64_t> lengths;
+  std::int64_t end = 0;
+  for (const std::int64_t length : shape.seqlens) {
+    const std::int64_t begin = scaled(end);
+    end += length;
+    if (scaled(end) > begin) lengths.push_back(scaled(end) - begin);
+  }
+  shape.seqlens = std::move(lengths);
+  shape.seq = seq;
 }
 
 CheckResult run_and_compare(Rank& rank, const LayerConfig& config, Backend& serial_backend,
@@ -126,17 +144,22 @@ CheckMode usable_check_mode(CheckMode mode, int tp) {
   return tp == 1 && mode == CheckMode::full ? CheckMode::reduced : mode;
 }
 
+CheckMode usable_check_mode(CheckMode mode, const Parallel& parallel) {
+  return usable_check_mode(mode, parallel.context.is_split() ? 1 : parallel.tp.size);
+}
+
 LayerConfig reduced_config(const LayerConfig& config) {
   LayerConfig small = config;
   ModelShape& shape = small.shape;
   const std::int64_t tp = config.parallel.tp.size;
-  const std::int64_t heads_per_rank = std::min<std::int64_t>(2, shape.heads / tp);
+  const std::int64_t ways = tp * config.parallel.context.ulysses_size();  // that heads are split
+  const std::int64_t heads_per_rank = std::min<std::int64_t>(2, shape.heads / ways);
   const bool grouped = shape.kv_heads < shape.heads;
-  shape.heads = tp * std::max<std::int64_t>(1, heads_per_rank);
+  shape.heads = ways * std::max<std::int64_t>(1, heads_per_rank);
   if (!grouped)
     shape.kv_heads = shape.heads;
-  else if (shape.kv_heads % tp == 0)
-    shape.kv_heads = tp;  // else kv_heads divides tp and stays
+  else if (shape.kv_heads % ways == 0)
+    shape.kv_heads = ways;  // else kv_heads divides the ways and stays
   shape.head_dim = std::min<std::int64_t>(shape.head_dim, 32);
   shape.hidden = shape.heads * shape.head_dim;
   shape.ffn = 2 * shape.hidden;
@@ -144,8 +167,11 @@ LayerConfig reduced_config(const LayerConfig& config) {
   shape.layers = std::min<std::int64_t>(shape.layers, 2);
   shape.batch = std::min<std::int64_t>(shape.batch, 2);
   constexpr std::int64_t tokens_alone = 512;
-  shape.seq = std::min(shape.seq, tp == 1 ? tokens_alone : 8 * tp * config.parallel.chunks);
-  small.parallel.chunks = usable_chunks(shape.tokens(), config.parallel.tp.size,
+  const std::int64_t unit = std::lcm(token_unit(config.parallel), tp);
+  const bool alone = config.parallel.num_ranks() == 1;
+  shrink_sequence(shape,
+                  std::min(shape.seq, alone ? tokens_alone : 8 * unit * config.parallel.chunks));
+  small.parallel.chunks = usable_chunks(small.tokens(), config.parallel.tp.size,
                                         config.parallel.sequence_parallel, config.parallel.chunks);
   return small;
 }
@@ -179,8 +205,8 @@ CheckResult check_against_serial(Rank& rank, const LayerConfig& config, Backend&
                                  std::uint64_t seed) {
   const double tolerance = config.dtype == DType::bf16 ? 2e-2 : 1e-5;
   ReferenceBackend reference;
-  Backend& expected =
-      config.parallel.tp.size == 1 ? static_cast<Backend&>(reference) : serial_backend;
+  const bool against_f64 = config.parallel.tp.size == 1 || config.parallel.context.is_split();
+  Backend& expected = against_f64 ? static_cast<Backend&>(reference) : serial_backend;
   CheckResult exact;
   if (has_exact_data(config.block))
     exact = run_and_compare(rank, exact_config(config), expected, Values{Values::Kind::exact, seed},

@@ -8,11 +8,13 @@
 namespace shardmark {
 
 /// reduced: a small shape with the same split; full: the measured shape. At tp 1 there is no split
-/// and the measured shape would take the reference minutes: full means reduced there.
+/// and the measured shape would take the reference minutes: full means reduced there, and under
+/// context parallelism.
 enum class CheckMode : std::uint8_t { off, reduced, full };
 [[nodiscard]] std::string_view name_of(CheckMode mode);
 /// The mode that a case of this degree runs with when `mode` is asked for.
 [[nodiscard]] CheckMode usable_check_mode(CheckMode mode, int tp);
+[[nodiscard]] CheckMode usable_check_mode(CheckMode mode, const Parallel& parallel);
 
 struct CheckResult {
   bool pass{true};
@@ -23,17 +25,18 @@ struct CheckResult {
   std::string problem;     ///< rank, tensor, element, expected, got, and how many
 };
 
-/// The same block with as little work as its split allows: tp, chunks, head sharing, kinds and
-/// dtype stay; widths and tokens shrink. At tp 1 up to 512 tokens of a sequence stay, so that
-/// matmuls pack their weights and attention works in several blocks as at full size.
+/// The same block with as little work as its split allows: the split, its order, chunks, head
+/// sharing, masks, kinds and dtype stay; widths and tokens shrink, window and packed sequences with
+/// them. At tp 1 up to 512 tokens of a sequence stay, so that matmuls pack their weights and
+/// attention works in several blocks as at full size.
 [[nodiscard]] LayerConfig reduced_config(const LayerConfig& config);
 
-/// Runs forward and backward of `config` on `rank` and of the same block with tp 1 on
-/// `serial_backend`, or when `config` has tp 1 itself on a ReferenceBackend (the same kernels would
-/// only be compared with themselves), and compares every tensor of this rank with its slice of the
-/// serial one: bitwise on exact data for linears, MLP and attention, within the tolerance on random
-/// data for all. Every rank of the group calls it; the groups are connected. Each rank judges its
-/// own part.
+/// Runs forward and backward of `config` on `rank` and of the same block on one rank: with tp alone
+/// on `serial_backend`; at tp 1 (the same kernels would only be compared with themselves) and under
+/// context parallelism (whose error is to be known against f64) on a ReferenceBackend. Compares
+/// every tensor of this rank with its slice of the serial one: bitwise on exact data for linears,
+/// MLP and attention, within the tolerance on random data for all (an attention core has none).
+/// Every rank of the group calls it; the groups are connected. Each rank judges its own part.
 [[nodiscard]] CheckResult check_against_serial(Rank& rank, const LayerConfig& config,
                                                Backend& serial_backend, std::uint64_t seed);
 

@@ -33,6 +33,7 @@ Places places_of(TokenOrder order, std::int64_t seq, int parts, int part) {
 }
 
 int ContextParallel::ulysses_size() const {
+  if (!is_split()) return 1;
   switch (kind) {
     case ContextKind::ulysses:
       return cp.size;

@@ -43,7 +43,7 @@ struct ContextParallel {
   int head_chunks{1};  ///< Ulysses with overlap: one part of the heads travels behind another
 
   [[nodiscard]] bool is_split() const { return cp.size > 1; }
-  /// Members of a Ulysses group: 1, `ulysses` or cp.size.
+  /// Members of a Ulysses group: 1, `ulysses` or cp.size; 1 where nothing is split.
   [[nodiscard]] int ulysses_size() const;
   /// The ranks that exchange heads, and those that exchange K and V, around this rank.
   [[nodiscard]] Group ulysses_group() const;

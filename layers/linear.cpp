@@ -191,6 +191,7 @@ void ColumnParallelLinear::list_state(const State& state, NamedTensors& into) co
     into.push_back(replicated(config_.name + "/y", y_TN, Role::activation, formula));
   else
     into.push_back(named("/y", state.y.tensor(), Role::activation, formula));
+  into.back().per_token = true;
   into.push_back(token_tensor(config_.parallel, config_.name + "/x_grad", state.dx.tensor(),
                               config_.tokens, Role::gradient, "y_grad @ weight^T"));
 }

@@ -21,7 +21,7 @@ ColumnParallelLinear::Config fc1_config(const LayerConfig& config) {
   ColumnParallelLinear::Config fc1{.name = "fc1",
                                    .parallel = config.parallel,
                                    .dtype = config.dtype,
-                                   .tokens = shape.tokens(),
+                                   .tokens = config.tokens(),
                                    .in = shape.hidden,
                                    .bias = shape.biases};
   if (shape.mlp == MlpKind::swiglu)
@@ -38,7 +38,7 @@ RowParallelLinear::Config fc2_config(const LayerConfig& config) {
   return {.name = "fc2",
           .parallel = config.parallel,
           .dtype = config.dtype,
-          .tokens = shape.tokens(),
+          .tokens = config.tokens(),
           .out = shape.hidden,
           .global_in = shape.ffn,
           .first = config.parallel.tp.position * width,
@@ -53,7 +53,7 @@ Mlp::Mlp(Rank& rank, const LayerConfig& config, TokenScratch& scratch)
     : kind_{config.shape.mlp},
       gelu_{config.shape.gelu},
       dtype_{config.dtype},
-      tokens_{config.shape.tokens()},
+      tokens_{config.tokens()},
       width_{config.shape.ffn / config.parallel.tp.size},
       global_width_{config.shape.ffn},
       first_{config.parallel.tp.position * width_},

@@ -33,7 +33,38 @@ void store(std::vector<std::byte>& bytes, DType dtype, std::int64_t index, float
   }
 }
 
+/// Parts of rows [global_first, ...) where these are themselves rows of `rows`, run after run.
+std::vector<ShardPart> parts_at(const std::vector<ShardPart>& parts,
+                                const std::vector<Places::Run>& rows) {
+  std::vector<ShardPart> placed;
+  for (const ShardPart& part : parts) {
+    std::int64_t before = 0;
+    for (const Places::Run& run : rows) {
+      const std::int64_t from = std::max(part.global_first, before);
+      const std::int64_t to = std::min(part.global_first + part.count, before + run.count);
+      const std::int64_t step = run.stride == 1 ? to - from : 1;
+      for (std::int64_t row = from; row < to; row += step) {
+        placed.push_back(part);
+        placed.back().local_first = part.local_first + row - part.global_first;
+        placed.back().global_first = run.place(row - before);
+        placed.back().count = step;
+      }
+      before += run.count;
+    }
+  }
+  return placed;
+}
+
 }  // namespace
+
+std::int64_t NamedTensor::global_row(std::int64_t row) const {
+  std::int64_t before = 0;
+  for (const Places::Run& run : rows) {
+    if (row < before + run.count) return run.place(row - before);
+    before += run.count;
+  }
+  return row;
+}
 
 std::string_view name_of(Role role) {
   static constexpr std::array<std::string_view, 5> names{"input", "weight", "activation", "output",
@@ -52,6 +83,22 @@ NamedTensor replicated(std::string name, const Tensor& tensor, Role role, std::s
                        Init init) {
   ShardPart whole{name, tensor.shape, 0, 0, tensor.shape[0], init};
   return {std::move(name), tensor, role, 0, {std::move(whole)}, std::move(formula)};
+}
+
+void place_tokens(NamedTensors& tensors, const Places& places, std::int64_t batch,
+                  std::int64_t seq) {
+  std::vector<Places::Run> rows;
+  for (std::int64_t sequence = 0; sequence < batch; ++sequence)
+    for (const Places::Run& run : places.runs)
+      if (run.count > 0) rows.push_back({sequence * seq + run.first, run.count, run.stride});
+  for (NamedTensor& named : tensors) {
+    if (!named.per_token) continue;
+    for (ShardPart& part : named.parts) part.global_shape.set(0, batch * seq);
+    if (named.dim == 0)
+      named.parts = parts_at(named.parts, rows);
+    else
+      named.rows = rows;
+  }
 }
 
 void write_values(Backend& backend, const NamedTensor& target, const Values& values) {
@@ -74,12 +121,14 @@ void write_values(Backend& backend, const NamedTensor& target, const Values& val
       const std::int64_t first_row = split_columns ? first : std::max(first, part.local_first);
       const std::int64_t end_row =
           split_columns ? first + block.rows() : std::min(first + block.rows(), end);
-      for (std::int64_t i = first_row; i < end_row; ++i)
+      for (std::int64_t i = first_row; i < end_row; ++i) {
+        const std::int64_t global_row = split_columns ? target.global_row(i) : i + shift;
         for (std::int64_t j = split_columns ? part.local_first : 0;
              j < (split_columns ? end : cols); ++j)
           store(bytes, block.dtype, (i - first) * cols + j,
-                values.value(keys[p], part.init, part.global_shape, i + (split_columns ? 0 : shift),
+                values.value(keys[p], part.init, part.global_shape, global_row,
                              j + (split_columns ? shift : 0)));
+      }
     }
     backend.write(block, bytes.data());
   }

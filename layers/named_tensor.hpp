@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/places.hpp"
 #include "core/tensor.hpp"
 #include "layers/values.hpp"
 
@@ -30,7 +31,14 @@ struct NamedTensor {
   Role role{Role::weight};
   std::size_t dim{0};
   std::vector<ShardPart> parts;
-  std::string formula;  ///< how it is computed from other named tensors; empty if generated
+  std::string formula;    ///< how it is computed from other named tensors; empty if generated
+  bool per_token{false};  ///< a row per token that the rank works on
+  /// Split along columns only: the global rows that the local ones are, run after run. Empty: the
+  /// same.
+  std::vector<Places::Run> rows{};
+
+  /// The global row of a local one, by `rows`.
+  [[nodiscard]] std::int64_t global_row(std::int64_t row) const;
 };
 using NamedTensors = std::vector<NamedTensor>;
 
@@ -52,6 +60,13 @@ class Prefix {
 /// A tensor every rank holds whole.
 [[nodiscard]] NamedTensor replicated(std::string name, const Tensor& tensor, Role role,
                                      std::string formula = {}, Init init = {});
+
+/// Context parallelism: the layers name their per-token tensors as if this rank's tokens (`places`
+/// of each of `batch` sequences) were all of them; afterwards the tensors say which of all batch *
+/// `seq` tokens they hold: in `rows`, or where they are split along rows in a part per run of
+/// neighbours.
+void place_tokens(NamedTensors& tensors, const Places& places, std::int64_t batch,
+                  std::int64_t seq);
 
 /// Writes generated values into a weight or input: element (row, col) of the global tensor gets the
 /// same value whatever the split, so a shard equals the slice of the unsharded tensor.

@@ -66,11 +66,13 @@ void reduce_gradient(Rank& rank, const Parallel& parallel, const Tensor& gradien
 
 NamedTensor token_tensor(const Parallel& parallel, std::string name, const Tensor& local,
                          std::int64_t tokens, Role role, std::string formula, Init init) {
-  if (!parallel.sequence_parallel)
-    return replicated(std::move(name), local, role, std::move(formula), init);
-  NamedTensor named{name, local, role, 0, {}, std::move(formula)};
+  NamedTensor named{name, local, role, 0, {}, std::move(formula), true};
   Shape global = local.shape;
   global.set(0, tokens);
+  if (!parallel.sequence_parallel) {
+    named.parts.push_back({name, global, 0, 0, tokens, init});
+    return named;
+  }
   const std::int64_t chunk_rows = tokens / parallel.chunks;
   const std::int64_t part_rows = chunk_rows / parallel.tp.size;
   for (std::int64_t chunk = 0; chunk < parallel.chunks; ++chunk)
@@ -81,8 +83,8 @@ NamedTensor token_tensor(const Parallel& parallel, std::string name, const Tenso
 
 NamedTensor column_tensor(std::string name, const Tensor& tensor, Role role,
                           std::vector<ShardPart> parts, std::string formula) {
-  return {std::move(name),   tensor, role, tensor.shape.num_dims() - 1, std::move(parts),
-          std::move(formula)};
+  return {std::move(name),    tensor, role, tensor.shape.num_dims() - 1, std::move(parts),
+          std::move(formula), true};
 }
 
 }  // namespace shardmark

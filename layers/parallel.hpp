@@ -87,7 +87,8 @@ void reduce_chunk(Rank& rank, const Parallel& parallel, const Tensor& partial,
 /// reads it, so with overlap no lane waits; it is there after synchronize.
 void reduce_gradient(Rank& rank, const Parallel& parallel, const Tensor& gradient);
 
-/// A tensor of per-token rows as the ranks hold it: the whole of it, or a sequence part under SP.
+/// A tensor of per-token rows as the tp ranks hold it: the whole of it, or a sequence part under
+/// SP.
 [[nodiscard]] NamedTensor token_tensor(const Parallel& parallel, std::string name,
                                        const Tensor& local, std::int64_t tokens, Role role,
                                        std::string formula = {}, Init init = {});

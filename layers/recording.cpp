@@ -9,10 +9,10 @@
 namespace shardmark {
 namespace {
 
-/// The mesh in which `group` is the tp group of rank `group.world_rank(position)`.
-Mesh mesh_around(const Group& group) {
-  const int replicas = group.first / group.size + 1;
-  return Mesh{{.dp = replicas, .tp = group.size}};
+/// A mesh in which the rank whose view `parallel` is has its groups.
+Mesh mesh_around(const Parallel& parallel) {
+  const int copies = parallel.world_rank() / parallel.num_ranks() + 1;
+  return Mesh{{.dp = copies, .cp = parallel.context.cp.size, .tp = parallel.tp.size}};
 }
 
 }  // namespace
@@ -31,19 +31,18 @@ Recording record_program(const LayerConfig& config, Phase phase, int num_threads
   Recording recording;
   OpList list;
   recording.backend = std::make_unique<RecordBackend>();
-  const Group& tp = config.parallel.tp;
-  recording.rank = std::make_unique<Rank>(tp.world_rank(tp.position), mesh_around(tp),
-                                          *recording.backend, &list);
+  recording.rank = std::make_unique<Rank>(config.parallel.world_rank(),
+                                          mesh_around(config.parallel), *recording.backend, &list);
   Rank& rank = *recording.rank;
+  recording.program = make_program(rank, config);
+  if (phase == Phase::backward) {  // needs a forward before, which is not part of it
+    rank.set_sink(nullptr);
+    recording.program->forward();
+    rank.set_sink(&list);
+  }
   {
-    const auto program = make_program(rank, config);
-    if (phase == Phase::backward) {  // needs a forward before, which is not part of it
-      rank.set_sink(nullptr);
-      program->forward();
-      rank.set_sink(&list);
-    }
     const auto scope = rank.scope(name_of(phase));
-    run_phase(*program, phase);
+    run_phase(*recording.program, phase);
   }
   rank.set_sink(nullptr);
   recording.ops = std::move(list.ops);

@@ -17,15 +17,16 @@ void run_phase(LayerProgram& program, Phase phase);
 /// The op list of one iteration of one rank, from the record backend: nothing is computed.
 struct Recording {
   std::unique_ptr<Backend> backend;
-  std::unique_ptr<Rank> rank;        ///< owns the paths that the records point to
-  std::vector<OpRecord> ops;         ///< of one `phase`
+  std::unique_ptr<Rank> rank;             ///< owns the paths that the records point to
+  std::unique_ptr<LayerProgram> program;  ///< and this the lists of counts and starts
+  std::vector<OpRecord> ops;              ///< of one `phase`
   std::vector<MemoryRecord> memory;  ///< from before the program was built to after the iteration
   std::int64_t tensor_bytes{0};      ///< peak of all tensors
   std::int64_t workspace_bytes{0};   ///< largest scratch any op takes on the cpu backend
   double flops{0};                   ///< executed by the compute ops (Work::flops)
   double bytes_wire{0};              ///< across this rank's link
 };
-/// `config.parallel.tp` says which rank of the group it is.
+/// `config.parallel` says which rank it is (Parallel::at).
 [[nodiscard]] Recording record_program(const LayerConfig& config, Phase phase, int num_threads);
 
 /// Connects every (group, lane) that the recorded ops use, in their order.

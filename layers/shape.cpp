@@ -2,7 +2,9 @@
 
 #include "core/error.hpp"
 
+#include <algorithm>
 #include <array>
+#include <numeric>
 
 namespace shardmark {
 namespace {
@@ -21,6 +23,13 @@ void check_positive(const char* what, std::int64_t value) {
   if (value <= 0) throw InputError{message(what, " is ", value, "; it must be at least 1")};
 }
 
+/// `by` ranks split `kv_heads` or share them.
+void check_shared(const char* what, std::int64_t kv_heads, const char* by_what, std::int64_t by) {
+  if (kv_heads % by == 0 || by % kv_heads == 0) return;
+  throw InputError{message(what, ' ', kv_heads, " neither divides nor is divisible by ", by_what,
+                           ' ', by, "; try ", what, ' ', by, " or ", by_what, ' ', kv_heads)};
+}
+
 void check_kv_heads(const ModelShape& shape, std::int64_t tp) {
   if (shape.heads % shape.kv_heads != 0) {
     std::int64_t nearest = shape.kv_heads;
@@ -28,9 +37,45 @@ void check_kv_heads(const ModelShape& shape, std::int64_t tp) {
     throw InputError{message("heads ", shape.heads, " is not divisible by kv_heads ",
                              shape.kv_heads, "; try kv_heads ", nearest)};
   }
-  if (shape.kv_heads % tp == 0 || tp % shape.kv_heads == 0) return;
-  throw InputError{message("kv_heads ", shape.kv_heads, " neither divides nor is divisible by tp ",
-                           tp, "; try kv_heads ", tp, " or tp ", shape.kv_heads)};
+  check_shared("kv_heads", shape.kv_heads, "tp", tp);
+}
+
+void check_masks(const ModelShape& shape) {
+  if (shape.window < 0)
+    throw InputError{message("window is ", shape.window, "; it must be at least 1")};
+  for (const std::int64_t length : shape.seqlens) check_positive("a packed sequence", length);
+  const std::int64_t sum =
+      std::accumulate(shape.seqlens.begin(), shape.seqlens.end(), std::int64_t{0});
+  if (!shape.seqlens.empty() && sum != shape.seq)
+    throw InputError{
+        message("seqlens add up to ", sum, ", not to seq ", shape.seq, "; try seq ", sum)};
+}
+
+void check_context(const LayerConfig& config) {
+  const ContextParallel& context = config.parallel.context;
+  if (config.block == BlockKind::model)
+    throw InputError{
+        message("a model is not offered with cp ", context.cp.size, "; try scope block, or cp 1")};
+  if (context.ulysses < 1 || context.cp.size % context.ulysses != 0) {
+    std::int64_t nearest = std::clamp(context.ulysses, 1, context.cp.size);
+    while (context.cp.size % nearest != 0) --nearest;
+    throw InputError{message("ulysses ", context.ulysses, " does not divide cp ", context.cp.size,
+                             "; try ", nearest)};
+  }
+  const std::int64_t unit = token_unit(config.parallel);
+  const std::int64_t below = config.shape.seq / unit * unit;
+  if (below != config.shape.seq)
+    throw InputError{message("seq ", config.shape.seq, " does not split over cp ", context.cp.size,
+                             " in ", name_of(context.order), " order",
+                             config.parallel.sequence_parallel ? " with SP" : "",
+                             ": it must be a multiple of ", unit, "; try ",
+                             below > 0 ? message(below, " or ") : "", below + unit)};
+  if (!has_attention(config.block)) return;
+  const std::int64_t tp = config.parallel.tp.size, degree = context.ulysses_size();
+  check_divides(tp == 1 ? "heads" : "heads per tp rank", config.shape.heads / tp,
+                "the Ulysses degree", degree);
+  check_shared(tp == 1 ? "kv_heads" : "kv_heads per tp rank", config.local_kv_heads(),
+               "the Ulysses degree", degree);
 }
 
 }  // namespace
@@ -43,9 +88,36 @@ std::string_view name_of(Positions positions) {
   return names[static_cast<std::size_t>(positions)];
 }
 std::string_view name_of(BlockKind kind) {
-  static constexpr std::array<std::string_view, 6> names{"linear-column", "linear-row", "mlp",
-                                                         "attention",     "block",      "model"};
+  static constexpr std::array<std::string_view, 7> names{
+      "linear-column", "linear-row", "mlp", "attention", "block", "model", "attention-core"};
   return names[static_cast<std::size_t>(kind)];
+}
+
+bool has_attention(BlockKind block) {
+  return block == BlockKind::attention || block == BlockKind::block || block == BlockKind::model ||
+         block == BlockKind::attention_core;
+}
+
+std::vector<std::int64_t> ModelShape::starts() const {
+  std::vector<std::int64_t> starts;
+  std::int64_t next = 0;
+  for (const std::int64_t length : seqlens) {
+    starts.push_back(next);
+    next += length;
+  }
+  return starts;
+}
+
+std::int64_t LayerConfig::local_kv_heads() const {
+  return std::max<std::int64_t>(1, shape.kv_heads / parallel.tp.size);
+}
+
+std::int64_t token_unit(const Parallel& parallel) {
+  const ContextParallel& context = parallel.context;
+  const std::int64_t parts = context.cp.size / context.ulysses_size();
+  const bool zigzag = context.order == TokenOrder::zigzag && parts > 1;
+  const std::int64_t tp = parallel.sequence_parallel ? parallel.tp.size : 1;
+  return std::lcm(zigzag ? 2 * parts : parts, context.cp.size * tp);
 }
 
 void check_divisible(const LayerConfig& config) {
@@ -67,13 +139,20 @@ void check_divisible(const LayerConfig& config) {
   if (uses({BlockKind::linear_column, BlockKind::linear_row, BlockKind::mlp, BlockKind::block,
             BlockKind::model}))
     check_divides("ffn", shape.ffn, "tp", tp);
-  if (uses({BlockKind::attention, BlockKind::block, BlockKind::model})) {
+  if (uses({BlockKind::attention, BlockKind::block, BlockKind::model}))
     check_divides("hidden", shape.hidden, "tp", tp);
+  if (has_attention(config.block)) {
     check_divides("heads", shape.heads, "tp", tp);
     check_kv_heads(shape, tp);
   }
   if (config.block == BlockKind::model) check_divides("vocab", shape.vocab, "tp", tp);
-  if (config.parallel.sequence_parallel) check_divides("seq", shape.seq, "tp", tp);
+  if (config.block == BlockKind::attention_core)
+    check_divides("kv_heads", shape.kv_heads, "tp", tp);
+  check_masks(shape);
+  if (config.parallel.context.is_split())
+    check_context(config);
+  else if (config.parallel.sequence_parallel)
+    check_divides("seq", shape.seq, "tp", tp);
   if (shape.positions == Positions::rotary) check_divides("head_dim", shape.head_dim, "", 2);
 }
 

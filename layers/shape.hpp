@@ -32,6 +32,8 @@ struct ModelShape {
   std::int64_t window{0};               ///< attention sees tokens less than this far; 0: all
   std::vector<std::int64_t> seqlens{};  ///< packed sequences, together `seq` tokens; none: one
 
+  /// Where the packed sequences begin, for Visibility; empty: one sequence.
+  [[nodiscard]] std::vector<std::int64_t> starts() const;
   /// All tokens of all ranks.
   [[nodiscard]] std::int64_t tokens() const { return batch * seq; }
   [[nodiscard]] std::int64_t query_width() const { return heads * head_dim; }
@@ -52,6 +54,7 @@ enum class BlockKind : std::uint8_t {
   attention_core
 };
 [[nodiscard]] std::string_view name_of(BlockKind kind);
+[[nodiscard]] bool has_attention(BlockKind block);
 
 /// How a block is run on one rank.
 struct LayerConfig {
@@ -60,11 +63,22 @@ struct LayerConfig {
   Parallel parallel;
   DType dtype{DType::f32};
   bool gather_output{true};  ///< linear_column only: all columns on every rank
+
+  /// Tokens of this rank's position in the cp group: a part of every sequence.
+  [[nodiscard]] std::int64_t tokens() const { return shape.tokens() / parallel.context.cp.size; }
+  /// KV heads of this rank under TP: its share, or one that it shares with its neighbours.
+  [[nodiscard]] std::int64_t local_kv_heads() const;
 };
 
 /// Throws InputError if `shape` cannot be split this way: it names the value, the rule, and the
-/// nearest values that work (METRICS rules: heads, kv_heads, ffn, vocab by tp; seq by tp under SP).
+/// nearest values that work. heads, kv_heads, ffn and vocab are split by tp, seq by tp under SP.
+/// Context parallelism: seq by token_unit; heads and kv_heads of a tp rank by the Ulysses degree
+/// (kv_heads may also divide it: then they are sent to several ranks); no model.
 void check_divisible(const LayerConfig& config);
+/// What seq must be a multiple of, P = cp, r = parts of the order (P / Ulysses degree): P, zigzag
+/// lcm(2r, P), under SP the least common multiple of that and tp x P; without a split 1, or tp
+/// under SP.
+[[nodiscard]] std::int64_t token_unit(const Parallel& parallel);
 /// The largest number of token chunks <= wanted that divides the rank's share of tokens evenly.
 [[nodiscard]] int usable_chunks(std::int64_t tokens, int tp, bool sequence_parallel, int wanted);
 

@@ -9,6 +9,53 @@ namespace {
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 
+bool has_mlp(BlockKind block) {
+  return block == BlockKind::mlp || block == BlockKind::block || block == BlockKind::model;
+}
+bool has_projections(BlockKind block) {
+  return has_attention(block) && block != BlockKind::attention_core;
+}
+bool is_linear(BlockKind block) {
+  return block == BlockKind::linear_column || block == BlockKind::linear_row;
+}
+double num_blocks(const LayerConfig& config) {
+  return config.block == BlockKind::model ? as_double(config.shape.layers) : 1.0;
+}
+
+/// Elements of all weight matrices, over all ranks.
+double matrix_elements(const LayerConfig& config) {
+  const ModelShape& shape = config.shape;
+  const double h = as_double(shape.hidden), f = as_double(shape.ffn);
+  double elements = 0;
+  if (is_linear(config.block)) elements += h * f;
+  if (has_projections(config.block))
+    elements += h * (2 * as_double(shape.query_width()) + 2 * as_double(shape.kv_width()));
+  if (has_mlp(config.block)) elements += h * f * (1 + as_double(shape.mlp_inputs()));
+  elements *= num_blocks(config);
+  if (config.block == BlockKind::model) elements += h * as_double(shape.vocab);
+  return elements;
+}
+
+/// Elements of all weights of one rank whose gradients are summed over cp; not for a model.
+double rank_parameters(const LayerConfig& config) {
+  const ModelShape& shape = config.shape;
+  const double tp = config.parallel.tp.size;
+  const double h = as_double(shape.hidden), f = as_double(shape.ffn) / tp;
+  const double bias = shape.biases ? 1 : 0;
+  const auto column = [&](double columns) { return (h + bias) * columns; };
+  const auto row = [&](double rows) { return (rows + bias) * h; };
+  double elements = 0;
+  if (config.block == BlockKind::linear_column) elements += column(f);
+  if (config.block == BlockKind::linear_row) elements += row(f);
+  if (has_projections(config.block)) {
+    const double q = as_double(shape.query_width()) / tp;
+    elements += column(q + 2 * as_double(config.local_kv_heads() * shape.head_dim)) + row(q);
+  }
+  if (has_mlp(config.block)) elements += column(as_double(shape.mlp_inputs()) * f) + row(f);
+  if (config.block == BlockKind::block) elements += 2 * h * (shape.norm == NormKind::layer ? 2 : 1);
+  return elements;
+}
+
 /// Collects lines; knows t, S and which passes run.
 class Counter {
  public:
@@ -40,7 +87,7 @@ class Counter {
   void gathered_output() {
     if (forward_ && config_.gather_output)
       gather("linear forward: all-gather of the output",
-             {as_double(shape().tokens()) * as_double(shape().ffn) * element(), "T*ffn*e"});
+             {as_double(config_.tokens()) * as_double(shape().ffn) * element(), "T*ffn*e"});
   }
 
   void norm(const std::string& name) {
@@ -62,8 +109,24 @@ class Counter {
 
   void attention() {
     column("qkv");
+    attention_core();
     row("projection");
     shared_heads();
+  }
+
+  /// What ContextKind exchanges.
+  void attention_core() {
+    if (!context().is_split()) return;
+    if (context().ulysses_size() > 1) exchange_heads();
+    if (context().ring_group().size > 1) exchange_keys();
+  }
+
+  void weight_gradients() {
+    if (!context().is_split() || !backward_) return;
+    const double P = context().cp.size;
+    const double elements = rank_parameters(config_);
+    add("weights backward: all-reduce of their gradients over cp", 2 * (P - 1) / P * elements * 4,
+        message("2(P-1)/P * parameters*4, P=", P, ", parameters=", elements));
   }
   void mlp() {
     column("fc1");
@@ -100,8 +163,74 @@ class Counter {
   [[nodiscard]] bool sp() const { return config_.parallel.sequence_parallel; }
   [[nodiscard]] double element() const { return as_double(size_of(config_.dtype)); }
   [[nodiscard]] Payload tokens_hidden() const {
-    return {as_double(shape().tokens()) * as_double(shape().hidden) * element(), "T*h*e"};
+    return {as_double(config_.tokens()) * as_double(shape().hidden) * element(), "T*h*e"};
   }
+  [[nodiscard]] const ContextParallel& context() const { return config_.parallel.context; }
+
+  void exchange_heads() {
+    const double u = context().ulysses_size(), tokens = as_double(config_.tokens());
+    const double d = as_double(shape().head_dim);
+    const double q = as_double(shape().heads / config_.parallel.tp.size) * d;
+    const double kv = std::max(as_double(config_.local_kv_heads()), u) * d;
+    const auto line = [&](const std::string& what, double columns, const char* formula) {
+      add(what, (u - 1) / u * tokens * columns * element(),
+          message("(u-1)/u * ", formula, "*e, u=", u, ", T=", tokens, ", q=", q,
+                  ", kv=max(kv_heads,u)*d=", kv));
+    };
+    if (forward_) {
+      line("attention forward: all-to-all of q, k, v", q + 2 * kv, "T*(q+2kv)");
+      line("attention forward: all-to-all of o", q, "T*q");
+    }
+    if (backward_) {
+      line("attention backward: all-to-all of o's gradient", q, "T*q");
+      line("attention backward: all-to-all of q's, k's, v's gradients", q + 2 * kv, "T*(q+2kv)");
+    }
+  }
+
+  /// K and V of all ranks around the ring, or gathered.
+  void exchange_keys() {
+    const bool gathers = context().kind == ContextKind::all_gather;
+    if (!gathers && skips_parts()) return exchange_keys_of_plan();
+    const double P = context().ring_group().size;
+    const double heads =
+        as_double(std::max<std::int64_t>(1, config_.local_kv_heads() / context().ulysses_size()));
+    const double columns = heads * as_double(shape().head_dim);
+    const double rows = as_double(shape().batch * shape().seq);
+    const auto line = [&](const std::string& what, double bytes, const char* e) {
+      add(what, 2 * (P - 1) / P * rows * columns * bytes,
+          message("2(P-1)/P * b*s*kv*", e, ", P=", P, ", b*s=", rows, ", kv=", columns));
+    };
+    const std::string how = gathers ? "all-gather of k and v" : "ring of k and v";
+    if (forward_) line("attention forward: " + how, element(), "e");
+    if (!backward_) return;
+    if (!gathers) line("attention backward: " + how + " again", element(), "e");
+    line(message("attention backward: ", gathers ? "reduce-scatter" : "ring",
+                 " of k's and v's gradients"),
+         4, "4");
+  }
+
+  /// Masks that let a ring send less than everything to everybody.
+  [[nodiscard]] bool skips_parts() const {
+    if (shape().window > 0 || !shape().seqlens.empty()) return true;
+    // Of the balanced orders every part has keys that every rank needs, if it has more than a few.
+    const bool balanced =
+        context().order == TokenOrder::zigzag ||
+        (context().order == TokenOrder::striped && shape().seq > context().ring_group().size);
+    return shape().causal && !balanced;
+  }
+
+  void exchange_keys_of_plan() {
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      if (phase == Phase::forward ? !forward_ : !backward_) continue;
+      double bytes = 0;
+      for (const OpRecord& record : record_program(config_, phase, 1).ops)
+        if (std::holds_alternative<SendRecv>(record.op)) bytes += bytes_wire_of(record.op);
+      add(message("attention ", phase == Phase::forward ? "forward" : "backward",
+                  ": ring of k and v", phase == Phase::forward ? "" : " and of their gradients"),
+          bytes, "counted from the plan: parts go only as far as the masks let somebody see them");
+    }
+  }
+
   [[nodiscard]] double share() const {
     const double t = config_.parallel.tp.size;
     return (t - 1) / t;
@@ -126,33 +255,6 @@ class Counter {
   bool forward_, backward_;
   std::vector<VolumeLine> lines_;
 };
-
-bool has_attention(BlockKind block) {
-  return block == BlockKind::attention || block == BlockKind::block || block == BlockKind::model;
-}
-bool has_mlp(BlockKind block) {
-  return block == BlockKind::mlp || block == BlockKind::block || block == BlockKind::model;
-}
-bool is_linear(BlockKind block) {
-  return block == BlockKind::linear_column || block == BlockKind::linear_row;
-}
-double num_blocks(const LayerConfig& config) {
-  return config.block == BlockKind::model ? as_double(config.shape.layers) : 1.0;
-}
-
-/// Elements of all weight matrices, over all ranks.
-double matrix_elements(const LayerConfig& config) {
-  const ModelShape& shape = config.shape;
-  const double h = as_double(shape.hidden), f = as_double(shape.ffn);
-  double elements = 0;
-  if (is_linear(config.block)) elements += h * f;
-  if (has_attention(config.block))
-    elements += h * (2 * as_double(shape.query_width()) + 2 * as_double(shape.kv_width()));
-  if (has_mlp(config.block)) elements += h * f * (1 + as_double(shape.mlp_inputs()));
-  elements *= num_blocks(config);
-  if (config.block == BlockKind::model) elements += h * as_double(shape.vocab);
-  return elements;
-}
 
 }  // namespace
 
@@ -179,8 +281,10 @@ std::vector<VolumeLine> communication_volume(const LayerConfig& config, Phase ph
       counter.model();
       break;
     case BlockKind::attention_core:
+      counter.attention_core();
       break;
   }
+  counter.weight_gradients();
   return counter.take();
 }
 
@@ -197,9 +301,11 @@ ModelFlops model_flops(const LayerConfig& config, Phase phase) {
   const double pass = phase == Phase::forward ? 1 : phase == Phase::backward ? 2 : 3;
   if (!has_attention(config.block)) return {pass * dense, pass * dense};
   const double per_key = 4 * tokens * as_double(shape.query_width()) * num_blocks(config);
-  const double full = per_key * as_double(shape.seq);
-  const double causal = shape.causal ? per_key * (as_double(shape.seq) + 1) / 2 : full;
-  return {pass * (dense + causal), pass * (dense + full)};
+  const std::vector<std::int64_t> starts = shape.starts();
+  const Places all = Places::all(shape.seq);
+  const double pairs = visible_pairs({shape.causal, shape.window, starts}, all, all);
+  const double causal = per_key / as_double(shape.seq) * pairs;
+  return {pass * (dense + causal), pass * (dense + per_key * as_double(shape.seq))};
 }
 
 double matmul_parameters(const LayerConfig& config) {

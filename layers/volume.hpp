@@ -13,15 +13,20 @@ struct VolumeLine {
   std::string what, formula;
   double bytes{0};
 };
-/// Closed-form communication of one iteration on the rank `config.parallel.tp.position`; written
+/// Closed-form communication of one iteration on the rank whose view `config.parallel` is; written
 /// from the formulas (Korthikanti et al., arXiv 2205.05198, plus re-gather), not from the op list,
-/// so that the two can be compared. t = tp, S = tokens x hidden x bytes per element.
+/// so that the two can be compared. t = tp, P = cp, T = tokens of this rank's cp position.
+///
+/// One exception: where masks let a ring send less than everything to everybody (window, packed
+/// sequences, causal in contiguous order) its line is counted from the op list and says so.
 [[nodiscard]] std::vector<VolumeLine> communication_volume(const LayerConfig& config, Phase phase);
 [[nodiscard]] double total_bytes(const std::vector<VolumeLine>& lines);
 
 /// Model FLOPs of one iteration over all ranks, recomputation excluded, backward = 2 x forward:
 /// projections 2Th(2q + 2kv) + MLP 2c Th ffn (c = 2, SwiGLU 3) + attention a T s q with a = 4 for
-/// `full` and exactly 2(s+1)/s for `causal`; logits 2ThV once per model.
+/// `full` and exactly 2(s+1)/s for `causal`; logits 2ThV once per model. `causal` counts what the
+/// masks leave: with a window or packed sequences 4 x q x batch x visible pairs (core/places.hpp);
+/// without causal masks and these it is `full`.
 struct ModelFlops {
   double causal{0}, full{0};
 };
