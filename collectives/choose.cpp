@@ -83,15 +83,21 @@ ChoiceTable::ChoiceTable(std::vector<Row> rows) : rows_{std::move(rows)} {
   }
 }
 
-std::string_view ChoiceTable::pick(Collective collective, int group_size,
-                                   std::int64_t bytes) const {
+const ChoiceTable::Row* ChoiceTable::find(Collective collective, int group_size,
+                                          std::int64_t bytes) const {
   const auto after =
       std::ranges::upper_bound(rows_, std::tuple{collective, group_size, bytes}, {}, order);
-  if (after == rows_.begin()) return "native";
+  if (after == rows_.begin()) return nullptr;
   const Row& row = *std::prev(after);
   const bool fits =
       row.collective == collective && row.group_size == group_size && !ends_before(row, bytes);
-  return fits ? std::string_view{row.algorithm} : "native";
+  return fits ? &row : nullptr;
+}
+
+std::string_view ChoiceTable::pick(Collective collective, int group_size,
+                                   std::int64_t bytes) const {
+  const Row* row = find(collective, group_size, bytes);
+  return row == nullptr ? std::string_view{"native"} : row->algorithm;
 }
 
 std::string to_text(const ChoiceTable& table) {

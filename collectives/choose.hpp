@@ -31,7 +31,9 @@ class ChoiceTable {
   /// collective, an empty range, one that overlaps another's.
   explicit ChoiceTable(std::vector<Row> rows);
 
-  /// "native" where no row says otherwise.
+  /// The row that a size falls into; null if there is none.
+  [[nodiscard]] const Row* find(Collective collective, int group_size, std::int64_t bytes) const;
+  /// Its algorithm; "native" where there is no row.
   [[nodiscard]] std::string_view pick(Collective collective, int group_size,
                                       std::int64_t bytes) const;
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }

@@ -9,7 +9,7 @@
 // all_gather: each rank collects the blocks of its place from the other hosts, then the host shares
 //   them. reduce_scatter: the same backwards. Steps (L-1) + (H-1) ring steps, the latter with one
 //   message per run of blocks; between hosts (H-1) L blocks per host each way, the least possible.
-// broadcast: a tree over hosts, then a tree inside each.
+// broadcast: a tree over hosts, then a tree inside each. reduce: the same backwards.
 // Hosts of unequal numbers of ranks: the first rank of a host acts for all (a tree inside the host,
 //   the ring between the first ranks, and back).
 //
@@ -108,13 +108,17 @@ class Hierarchy {
 
   /// The root is the first of its host.
   void broadcast(int root) {
-    const int first = hosts_.host_of(root), num_hosts = hosts_.num_hosts();
     if (rank_ == root) plan_.copy(at_.input, at_.output, 1);
-    std::vector<int> from_root = leaders_;
-    std::rotate(from_root.begin(), from_root.begin() + first, from_root.end());
-    if (leads())
-      tree_broadcast(plan_, {from_root, (host_ - first + num_hosts) % num_hosts}, at_.output, 1);
+    if (leads()) tree_broadcast(plan_, leaders_from(root), at_.output, 1);
     tree_broadcast(plan_, inside_, at_.output, 1);
+  }
+
+  /// The root is the first of its host.
+  void reduce(int root) {
+    const int sum = rank_ == root ? at_.output : at_.scratch;
+    plan_.copy(at_.input, sum, 1);
+    tree_reduce(plan_, inside_, sum, 1);
+    if (leads()) tree_reduce(plan_, leaders_from(root), sum, 1);
   }
 
  private:
@@ -123,6 +127,13 @@ class Hierarchy {
   [[nodiscard]] int num_ranks() const { return hosts_.num_members(); }
   [[nodiscard]] Team between() const { return {peers_, host_}; }
   [[nodiscard]] Team of_leaders() const { return {leaders_, host_}; }
+  /// The leaders, the root first. Valid until the next call.
+  [[nodiscard]] Team leaders_from(int root) {
+    const int first = hosts_.host_of(root), num_hosts = hosts_.num_hosts();
+    from_root_ = leaders_;
+    std::rotate(from_root_.begin(), from_root_.begin() + first, from_root_.end());
+    return {from_root_, (host_ - first + num_hosts) % num_hosts};
+  }
 
   /// Chunk h: the block of host h's member at `place`, or those of all its members.
   [[nodiscard]] Chunks by_host(int base, int place) const {
@@ -147,7 +158,7 @@ class Hierarchy {
   PlanBuilder& plan_;
   const Regions& at_;
   const HostLayout& hosts_;
-  std::vector<int> leaders_, peers_;
+  std::vector<int> leaders_, peers_, from_root_;
   int rank_{0}, host_{0}, place_{0};
   Team inside_{};
 };
@@ -157,15 +168,19 @@ int slots_of(Collective collective, const HostLayout& hosts) {
   return hosts.num_hosts() * std::max(hosts.ranks_per_host(), 1);
 }
 
+int scratch_of(Collective collective, int num_ranks) {
+  if (collective == Collective::reduce_scatter) return num_ranks;
+  return collective == Collective::reduce ? 1 : 0;
+}
+
 }  // namespace
 
 Plan hierarchical(Collective collective, std::span<const int> hosts, int root) {
   const int n = static_cast<int>(hosts.size());
   HostLayout layout{hosts};
-  if (collective == Collective::broadcast) layout.put_first(root);
+  if (facts_of(collective).has_root) layout.put_first(root);
   const int slots = slots_of(collective, layout);
-  PlanBuilder plan{collective, "hierarchical", n,
-                   root,       slots,          collective == Collective::reduce_scatter ? n : 0};
+  PlanBuilder plan{collective, "hierarchical", n, root, slots, scratch_of(collective, n)};
   const Regions at = regions_of(collective, n, slots);
   Hierarchy steps{plan, at, layout};
   for (int rank = 0; rank < n; ++rank) {
@@ -180,6 +195,9 @@ Plan hierarchical(Collective collective, std::span<const int> hosts, int root) {
         break;
       case Collective::reduce_scatter:
         steps.reduce_scatter();
+        break;
+      case Collective::reduce:
+        steps.reduce(root);
         break;
       default:
         steps.broadcast(root);

@@ -43,7 +43,7 @@ constexpr std::array<Algorithm, 11> table{{
     {"double_tree", "large sizes on many ranks: log n latency at nearly full bandwidth",
      one_of<all_reduce, broadcast, reduce>, generators::double_tree},
     {"hierarchical", "several ranks per host: least bytes between hosts",
-     one_of<all_reduce, all_gather, reduce_scatter, broadcast>, generators::hierarchical},
+     one_of<all_reduce, all_gather, reduce_scatter, broadcast, reduce>, generators::hierarchical},
     {"hierarchical_pipelined", "the same for large sizes: links and hosts work at the same time",
      one_of<all_reduce>, generators::hierarchical_pipelined},
     {"pairwise", "large blocks: each block goes straight to its place, in n - 1 steps",

@@ -1,6 +1,7 @@
 #include "collectives/run.hpp"
 
 #include "core/error.hpp"
+#include "core/record/backend.hpp"
 
 #include <algorithm>
 
@@ -133,6 +134,22 @@ void PlannedBackend::execute(const OpRecord& record) {
   for (const Op& op : ops.ops()) inner().execute({record.seq, record.lane, record.path, op});
 }
 
+PlannedProgram plan_program(std::span<const OpRecord> ops, const PlanChoice& choice,
+                            const std::vector<int>& hosts) {
+  struct Listing final : RecordBackend {
+    std::byte* allocate(std::int64_t bytes, Category) override {
+      program.scratch_bytes += bytes;
+      return nullptr;
+    }
+    void execute(const OpRecord& record) override { program.ops.push_back(record); }
+    PlannedProgram program;
+  } listing;
+  PlannedBackend planned{listing, choice, hosts};
+  for (const OpRecord& record : ops) planned.execute(record);
+  listing.program.bytes_sent = planned.bytes_sent();
+  return std::move(listing.program);
+}
+
 /// Null where the transport does it itself.
 const Plan* PlannedBackend::plan_for(const Call& call) {
   const Group& group = call.group;
@@ -162,8 +179,8 @@ const BoundPlan& PlannedBackend::bound(const Plan& plan, const Call& call, Lane 
   const BoundKey key{&plan,       lane,           call.group.position,
                      shape.dtype, call.reduction, call.x.data,
                      call.y.data, shape.numel(),  call.counts.data()};
-  // all_to_all_v: the same place may hold other counts next time.
-  const bool keep = call.counts.empty();
+  // all_to_all_v: the same place may hold other counts next time. Recorded tensors have no place.
+  const bool keep = call.counts.empty() && shape.data != nullptr;
   if (const auto found = bound_.find(key); keep && found != bound_.end()) return found->second;
   if (bound_.size() >= max_bound) bound_.clear();
   const std::int64_t numel = BoundPlan::scratch_numel(plan, call);

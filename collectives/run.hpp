@@ -63,6 +63,15 @@ class PlannedBackend final : public BackendAdaptor {
   double bytes_sent_{0};
 };
 
+/// A recorded program of one rank with its collectives done by plans.
+struct PlannedProgram {
+  std::vector<OpRecord> ops;
+  std::int64_t scratch_bytes{0};  ///< taken by the plans
+  double bytes_sent{0};           ///< on this rank's link: PlannedBackend::bytes_sent
+};
+[[nodiscard]] PlannedProgram plan_program(std::span<const OpRecord> ops, const PlanChoice& choice,
+                                          const std::vector<int>& hosts);
+
 /// A number per world rank, equal for those that run on one host.
 [[nodiscard]] std::vector<int> host_numbers(std::span<const Endpoint> endpoints);
 /// The call that a collective op stands for; nothing for other ops.

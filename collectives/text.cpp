@@ -12,6 +12,8 @@
 #include "collectives/slot_names_internal.hpp"
 #include "core/error.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <limits>
 #include <sstream>
@@ -52,7 +54,7 @@ class Parser {
   explicit Parser(const std::string& text) : lines_{text} {}
 
   Plan parse() {
-    if (!next_line()) fail("the plan is empty");
+    if (!next_line()) throw InputError{"the plan is empty; --print-plan prints one to start from"};
     read_header();
     bool more = next_line();
     for (int rank = 0; rank < plan_.num_ranks; ++rank) {
@@ -227,6 +229,11 @@ std::string to_text(const Plan& plan) {
   return text;
 }
 
-Plan parse_plan(const std::string& text) { return Parser{text}.parse(); }
+Plan parse_plan(const std::string& text) {
+  const auto is_binary = [](unsigned char c) { return c == 0x7F || (c < ' ' && !std::isspace(c)); };
+  if (std::ranges::any_of(text, is_binary))
+    throw InputError{"the plan is not text; --print-plan prints one to start from"};
+  return Parser{text}.parse();
+}
 
 }  // namespace shardmark

@@ -28,8 +28,9 @@ struct WaitPolicy {
   double timeout_s{300.0};
 };
 
-/// Moves bytes between ranks; one per rank, used from that rank's thread only. The narrow part that
-/// differs between threads, MPI, NCCL. Nothing here blocks except `exchange` and `connect`.
+/// Moves bytes between ranks; one per rank, used from that rank's thread only, unless
+/// `may_change_thread`. The narrow part that differs between threads, MPI, NCCL. Nothing here
+/// blocks except `exchange` and `connect`.
 class Transport {
  public:
   Transport(int rank, int size) : rank_{rank}, size_{size} { set_wait_policy({}); }
@@ -41,6 +42,9 @@ class Transport {
   [[nodiscard]] int size() const { return size_; }
   /// "threads" or "mpi".
   [[nodiscard]] virtual std::string_view name() const = 0;
+
+  /// Whether its functions may be called from several threads of this rank, one call at a time.
+  [[nodiscard]] virtual bool may_change_thread() const { return true; }
 
   /// Prepares communication of `group` (world ranks) on `lane`: one communicator per (group, lane).
   /// Collective over the group's members, which call it in the same order; free when done before.

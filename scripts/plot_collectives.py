@@ -2,13 +2,15 @@
 """Draws the plots of run folders of shardmark-collectives.
 
 Usage: scripts/plot_collectives.py RUN_DIR... [--imported CSV] [--out DIR]
-       (default: the first RUN_DIR/plots)
+       scripts/plot_collectives.py --imported CSV [--out DIR]
+       (default: the first RUN_DIR/plots, or plots beside the CSV)
 
 Reads results.csv and run.json, and imported.csv as `--import` writes it, and writes, as PNG:
   time_and_busbw_*   time and bus bandwidth against size, a line per algorithm: where the fastest
                      one changes, what the fit expects, results of other programs beside
   wait_transfer_*    how much of a call is waiting for the last rank, how much moving bytes
   contention_*       all groups at once over one group alone (runs with --groups)
+  imported_*         time and bus bandwidth against size of the other programs' runs alone
 One file per collective; per type, group size and so on where those differ between the rows. Only
 rows with status `ok` are drawn.
 """
@@ -70,6 +72,17 @@ def load_imported(path):
     table = pd.read_csv(path, keep_default_na=False, na_values=[""])
     table["in_place"] = table["in_place"].astype(str).str.lower() == "true"
     return table
+
+
+class ImportedRuns:
+    """What `plot.save` wants to know of them."""
+
+    def __init__(self, table):
+        self.files = [Path(str(name)).name for name in dict.fromkeys(table["file"])]
+
+    def footer(self):
+        more = f" and {len(self.files) - 6} more" if len(self.files) > 6 else ""
+        return "imported from " + ", ".join(self.files[:6]) + more
 
 
 def figures(run):
@@ -142,22 +155,79 @@ def headline(description, rows):
             f"{size_text(large)}")
 
 
+def runs_of(table):
+    """(label, file, run, rows) per run of another program."""
+    for (tool, file, run), rows in table.groupby(["tool", "file", "run"], sort=False):
+        ranks = rows["ranks"].dropna()
+        who = f", {ranks.iloc[0]:g} ranks" if len(ranks) else ""
+        yield f"{tool}: {Path(str(file)).stem[:28]} run {run}{who}", file, run, rows
+
+
 def matching_imports(imported, row):
     """Runs of others with the same collective, placement and type, where the log names them."""
     if imported.empty:
         return
     same = imported[(imported["collective"] == row["op_or_block"])
                     & (imported["in_place"] == row["in_place"]) & (imported["bytes"] > 0)]
-    for (tool, file, run), rows in same.groupby(["tool", "file", "run"], sort=False):
+    for label, file, run, rows in runs_of(same):
         types = {DTYPES.get(name, name) for name in rows["dtype"].dropna()}
         rows = rows[rows["dtype"].isna() | rows["dtype"].map(DTYPES.get).eq(row["dtype"])
                     | rows["dtype"].astype(str).str.startswith("MPI_")]
         if rows.empty:
             print(f"{file} run {run}: left out beside {row['dtype']}, it has {', '.join(types)}")
             continue
-        ranks = rows["ranks"].dropna()
-        who = f", {ranks.iloc[0]:g} ranks" if len(ranks) else ""
-        yield f"{tool}: {Path(str(file)).stem[:28]} run {run}{who}", rows
+        yield label, rows
+
+
+def draw_imported(left, right, rows, labels, label, **look):
+    for axes, column in ((left, "time_us"), (right, "busbw_GBps")):
+        line = rows.groupby("bytes")[column].median().dropna()
+        line = line[line > 0]
+        if not line.empty:
+            labels[label], = axes.plot(line.index, line.values, **look)
+
+
+def finish_time_axes(left, right, sizes):
+    ticks = sorted(sizes)
+    ticks = ticks[::max(1, len(ticks) // 8)]
+    for axes, label in ((left, "time of a call, µs"), (right, "busbw, GB/s (1e9 B)")):
+        axes.set_xscale("log", base=2)
+        # A group of one sends nothing: its busbw is 0, and there is no line.
+        if any(len(line.get_xdata()) and max(line.get_ydata()) > 0 for line in axes.lines):
+            axes.set_yscale("log")
+        axes.set_xticks(ticks, [size_text(tick) for tick in ticks])
+        axes.set_xlabel("size, bytes (base 2)")
+        axes.set_ylabel(label)
+        plot.tidy(axes)
+
+
+def plot_imported(imported, out):
+    """A figure per collective, type and place, a line per run of a log."""
+    run = ImportedRuns(imported)
+    sized = imported[(imported["bytes"] > 0) & imported["time_us"].notna()]
+    kinds = sized.assign(dtype=sized["dtype"].map(lambda name: DTYPES.get(name, name)))
+    for (collective, dtype, in_place), rows in kinds.groupby(
+            ["collective", "dtype", "in_place"], sort=False, dropna=False):
+        parts = [str(collective)] + ([str(dtype)] if pd.notna(dtype) else [])
+        parts.append("in_place" if in_place else "out_of_place")
+        name = "imported_" + "_".join(parts)
+        if rows["bytes"].nunique() < 2:
+            print(f"{name}: left out, a single size")
+            continue
+        figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5.4))
+        labels = {}
+        for index, (label, _, _, part) in enumerate(runs_of(rows)):
+            draw_imported(left, right, part, labels, label, markersize=4, linewidth=1.3,
+                          color=ALGORITHM_COLOURS[index % len(ALGORITHM_COLOURS)],
+                          marker=MARKERS[index % len(MARKERS)])
+        finish_time_axes(left, right, rows["bytes"].unique())
+        fastest = rows.loc[rows["time_us"].idxmin()]
+        plot.save(run, out, figure, name,
+                  f"{parts[0].replace('_', '-')}: from {time_text(fastest['time_us'])} at "
+                  f"{size_text(fastest['bytes'])} bytes",
+                  ", ".join(part.replace("_", " ") for part in parts) + ", as the logs have it. "
+                  "nccl-tests prints the ranks' average unless its -a says otherwise, OSU the "
+                  "average; busbw is the log's own, and has no line where a log has none.", labels)
 
 
 def plot_time(run, out, imported, style):
@@ -188,11 +258,7 @@ def plot_time(run, out, imported, style):
         for index, (label, theirs) in enumerate(matching_imports(imported, row)):
             look = dict(color=GREY, marker="xd+*1"[index % 5], markersize=5, linestyle="--",
                         linewidth=0.9)
-            for axes, column in ((left, "time_us"), (right, "busbw_GBps")):
-                line = theirs.groupby("bytes")[column].median().dropna()
-                line = line[line > 0]
-                if not line.empty:
-                    labels[label], = axes.plot(line.index, line.values, **look)
+            draw_imported(left, right, theirs, labels, label, **look)
         changes = crossovers(rows)
         for size, before, after in changes:
             for axes in (left, right):
@@ -200,17 +266,7 @@ def plot_time(run, out, imported, style):
             left.annotate(f"{after} from {size_text(2 ** round(np.log2(size)))}", (size, 1),
                           xycoords=("data", "axes fraction"), rotation=90, fontsize=7, va="top",
                           ha="right", color="#444444")
-        ticks = sorted(rows["size_bytes"].unique())
-        ticks = ticks[::max(1, len(ticks) // 8)]
-        for axes, label in ((left, "time of a call, µs"), (right, "busbw, GB/s (1e9 B)")):
-            axes.set_xscale("log", base=2)
-            # A group of one sends nothing: its busbw is 0.
-            if axes is left or (rows["busbw_GBps"] > 0).any():
-                axes.set_yscale("log")
-            axes.set_xticks(ticks, [size_text(tick) for tick in ticks])
-            axes.set_xlabel("size, bytes (base 2)")
-            axes.set_ylabel(label)
-            plot.tidy(axes)
+        finish_time_axes(left, right, rows["size_bytes"].unique())
         changes_text = "Dotted uprights: the fastest algorithm changes. " if changes else ""
         bands_text = ("; the band is the 10th to the 99th percentile"
                       if rows["algorithm"].nunique() <= MAX_BANDS else "")
@@ -296,15 +352,21 @@ def plot_contention(run, out, style):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
+    parser.add_argument("runs", type=Path, nargs="*", metavar="RUN_DIR")
     parser.add_argument("--imported", type=Path, metavar="CSV")
     parser.add_argument("--out", type=Path, metavar="DIR")
     options = parser.parse_args()
-    run = load(options.runs)
+    if not options.runs and options.imported is None:
+        parser.error("nothing to draw; give a run folder, or --imported CSV")
+    run = load(options.runs) if options.runs else None
     imported = load_imported(options.imported)
-    out = options.out or options.runs[0] / "plots"
+    out = options.out or (options.runs[0] if run else options.imported.parent) / "plots"
     out.mkdir(parents=True, exist_ok=True)
     plt.rcParams.update({"font.size": 9, "axes.edgecolor": "#888888"})
+    if not imported.empty:
+        plot_imported(imported, out)
+    if run is None:
+        return
     style = styles(run)
     plot_time(run, out, imported, style)
     plot_wait_transfer(run, out, style)

@@ -41,6 +41,11 @@ std::string trouble_with_sizes(const Series& series, const Options& options) {
   std::string trouble = whole("-b", options.min_bytes);
   const bool stepped = options.step_factor == 0 && options.min_bytes != options.max_bytes;
   if (trouble.empty() && stepped) trouble = whole("-i", options.step_bytes);
+  const std::int64_t least = series.sizes.front().size_bytes;
+  if (trouble.empty() && least > options.max_bytes)
+    trouble = message("-e ", options.max_bytes, " does not hold an element for each of the ",
+                      series.point.group_size, " ranks; ", name_of(series.point.collective),
+                      " takes -e ", least, " or more");
   return trouble;
 }
 
@@ -84,6 +89,15 @@ Way make_auto(const Series& series, const Options& options, const World& world) 
     way.choices[row.algorithm] = std::make_shared<const Plan>(
         make_plan(point.collective, row.algorithm, world.hosts, point.root));
   }
+  std::vector<std::int64_t> missing;
+  for (const Series::Size& size : series.sizes)
+    if (table.find(point.collective, point.group_size, size.size_bytes) == nullptr)
+      missing.push_back(size.size_bytes);
+  if (!missing.empty())
+    way.notice =
+        message("auto: ", options.tuning_file, " has no row for ", name_of(point.collective),
+                " on ", point.group_size, " ranks at ", missing.size(), " of ", series.sizes.size(),
+                " sizes (", missing.front(), " to ", missing.back(), " B): native is taken there");
   way.table = std::make_shared<const ChoiceTable>(std::move(table));
   return way;
 }
@@ -96,6 +110,9 @@ void add_ways(Series& series, const Options& options, const World& world) {
     if (std::ranges::find(series.ways, name, &Way::algorithm) != series.ways.end()) return;
     Way way{name};
     if (name == "auto" && !is_pattern) way = make_auto(series, options, world);
+    if (name == "auto" && is_pattern)
+      way.notice = message("auto: --pattern ", name_of(series.point.pattern),
+                           " has only the transport's own: native is taken");
     if (name != "native" && name != "auto") {
       try {
         if (is_pattern)
@@ -175,16 +192,17 @@ std::vector<Series> expand(const Options& options, const World& world) {
         if (collective == Collective::barrier && dtype != options.dtypes.front()) continue;
         Series series;
         series.point.collective = collective;
-        if (collective == Collective::send_recv) series.point.pattern = options.pattern;
+        if (collective == Collective::send_recv)
+          series.point.pattern = options.pattern.value_or(Pattern::ring);
         series.point.dtype = dtype;
         series.point.reduction = reduction;
         series.point.root = facts.has_root ? options.root : 0;
         series.point.axis = name_of(world.axis);
         series.point.group_size = world.group.size;
         series.point.num_groups = world.num_groups;
+        add_sizes(series, options);
         series.skip_reason = trouble_with_sizes(series, options);
         if (!series.skip_reason.empty() && !is_sweep(options)) throw InputError{series.skip_reason};
-        add_sizes(series, options);
         add_ways(series, options, world);
         all.push_back(std::move(series));
       }

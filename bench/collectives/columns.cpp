@@ -165,6 +165,13 @@ std::vector<Column> account_columns() {
        [](L l) { return overlap_of(l, &Overlap::comm_tax_pct); }},
       {"overlap_of_shorter", "", "(matmul + collective - together) / the shorter of the two",
        measured, [](L l) { return overlap_of(l, &Overlap::efficiency); }},
+      {"progress", "",
+       "--with-matmul: poll (between tiles of the product) or thread (one beside each rank)",
+       measured,
+       [](L l) {
+         if (!l.row.has_overlap) return std::string{};
+         return text(l.row.overlap.progress_thread ? "thread" : "poll");
+       }},
       {"chosen", "", "algorithm that auto took", always, [](L l) { return text(l.row.chosen); }},
       {"num_wrong", "elements", "wrong elements over all ranks", measured,
        [](L l) { return l.row.checked ? text(l.row.num_wrong) : ""; }},

@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace shardmark::bench::collectives {
 namespace {
@@ -80,7 +81,8 @@ void add_nccl_flags(CommandLine& line, Options& options) {
            set_bytes(options.step_bytes));
   line.add("-f,--stepfactor", {"X", "factor between sizes, above 1", "none: steps of -i", "2"},
            [&options](std::string_view option, const std::string& text) {
-             options.step_factor = parse_number(option, text, 0);
+             options.step_factor =
+                 parse_number(option, text, std::numeric_limits<double>::lowest());
              if (options.step_factor <= 1)
                throw InputError{message("-f ", text,
                                         " never gets from -b to -e; give a factor above 1, for "
@@ -95,9 +97,7 @@ void add_nccl_flags(CommandLine& line, Options& options) {
   line.add("-m,--agg_iters", {"N", "least back-to-back calls of a sample", "1", "4"},
            set_count(options.aggregate, 1));
   line.add("-c,--check", {"N", "0: do not compare the results; otherwise every element", "1", "0"},
-           [&options](std::string_view option, const std::string& text) {
-             options.check = parse_count(option, text, 0) > 0;
-           });
+           set_count(options.checks, 0));
   line.add("-o,--op", {"NAME,...", "sum, prod, max, min, avg, or all", "sum", "max"},
            [&options](std::string_view option, const std::string& text) {
              options.reductions = parse_all(option, text, reduction_choices());

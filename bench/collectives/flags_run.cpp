@@ -6,8 +6,6 @@
 #include "core/adaptors.hpp"
 #include "core/error.hpp"
 
-#include <array>
-
 namespace shardmark::bench::collectives {
 namespace {
 
@@ -124,15 +122,13 @@ void add_measurement_flags(CommandLine& line, Options& options) {
                throw InputError{message(option, ": '", text, "' is not M,N,K; try 512,512,512")};
            });
   line.add("--progress",
-           {"NAME", "--with-matmul: poll (communication moves between tiles of the product)",
-            "poll", "poll"},
-           [](std::string_view option, const std::string& text) {
-             if (text == "thread")
-               throw InputError{message(option,
-                                        " thread is not there: ranks make progress in the thread "
-                                        "that computes; use --progress poll")};
-             constexpr std::array<std::string_view, 1> names{"poll"};
-             if (text != "poll") fail_choice(option, text, names);
+           {"NAME",
+            "--with-matmul: communication moves between tiles of the product (poll), or a thread "
+            "beside each rank moves it (thread)",
+            "poll", "thread"},
+           [&options](std::string_view option, const std::string& text) {
+             options.progress_thread =
+                 parse_choice<bool>(option, text, {{"poll", false}, {"thread", true}});
            });
 }
 

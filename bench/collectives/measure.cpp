@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <random>
 
 namespace shardmark::bench::collectives {
 namespace {
@@ -109,10 +110,16 @@ void Meter::warm_up(Entry& entry) {
   entry.row.warmup = count;
 }
 
-/// Round robin over the entries until every median is known well enough or time is up.
+/// Rounds over the entries until every median is known well enough or time is up.
 void Meter::sample(std::vector<Entry>& entries, Entry& copy) {
   const double budget_s = options_.max_time_s * static_cast<double>(entries.size());
   const StopRule rule{options_.min_samples, budget_s};
+  // In another order each round, the same on all ranks: what a sample finds in the caches is what
+  // the one before left there.
+  std::vector<Entry*> turns;
+  for (Entry& entry : entries) turns.push_back(&entry);
+  if (!copy.runnable.ops().empty()) turns.push_back(&copy);
+  std::minstd_rand random{1};
   const std::int64_t begin = now_ns();
   for (int round = 0;; ++round) {
     bool all_stop = true;
@@ -124,14 +131,13 @@ void Meter::sample(std::vector<Entry>& entries, Entry& copy) {
           all_stop && (options_.iterations > 0 ? round >= options_.iterations
                                                : should_stop(rule, entry.samples_us, elapsed_s));
     if (all_stop) return;
-    for (Entry& entry : entries) {
-      entry.samples_us.push_back(take_sample(entry.runnable, entry.row.inner_calls, Who::all));
-      if (world_.num_groups > 1)
-        entry.alone_us.push_back(
-            take_sample(entry.runnable, entry.row.inner_calls, Who::first_group));
+    std::ranges::shuffle(turns, random);
+    for (Entry* entry : turns) {
+      entry->samples_us.push_back(take_sample(entry->runnable, entry->row.inner_calls, Who::all));
+      if (world_.num_groups > 1 && entry != &copy)
+        entry->alone_us.push_back(
+            take_sample(entry->runnable, entry->row.inner_calls, Who::first_group));
     }
-    if (!copy.runnable.ops().empty())
-      copy.samples_us.push_back(take_sample(copy.runnable, copy.row.inner_calls, Who::all));
   }
 }
 
@@ -166,7 +172,7 @@ void Meter::count_bytes(Entry& entry) {
 
 /// One call on exact data; every element of the output is compared.
 void Meter::check(Entry& entry) {
-  if (!options_.check || entry.row.point.collective == Collective::barrier) return;
+  if (options_.checks == 0 || entry.row.point.collective == Collective::barrier) return;
   prepare_exact(entry.row.point, entry.call);
   transport_.barrier();
   workspace_.set_checking(true);
@@ -200,7 +206,7 @@ std::vector<Row> Meter::measure(const Series& series, const Series::Size& size,
   entries.reserve(tasks.size());
   for (const Task& task : tasks) entries.push_back(make_entry(series, size, task));
   for (Entry& entry : entries) {
-    if (options_.check && entry.row.point.collective != Collective::barrier)
+    if (options_.checks > 0 && entry.row.point.collective != Collective::barrier)
       prepare_exact(entry.row.point, entry.call);
     warm_up(entry);
   }
@@ -218,7 +224,7 @@ std::vector<Row> Meter::measure(const Series& series, const Series::Size& size,
     if (!copy.samples_us.empty()) entry.row.copy_us = median(copy.samples_us);
     if (options_.waits)
       measure_waits(entry.row, entry.runnable, options_, world_, clocks_, workspace_, transport_);
-    if (!options_.matmul.empty() && !entry.row.point.in_place)
+    if (!options_.matmul.empty())
       measure_overlap(entry.row, entry.runnable, options_, workspace_, transport_);
     check(entry);
     rows.push_back(std::move(entry.row));

@@ -54,6 +54,15 @@ void check_together(const Options& options) {
     throw InputError{
         "--algorithm auto needs a table of this machine: --tuning FILE, which a run with "
         "--algorithm all --tune FILE writes"};
+  if (!has("auto") && !options.tuning_file.empty())
+    throw InputError{"--tuning is the table of --algorithm auto; add that, or leave out --tuning"};
+  if (options.pattern &&
+      std::ranges::find(options.collectives, Collective::send_recv) == options.collectives.end())
+    throw InputError{"--pattern is of send_recv; name that collective, or leave out --pattern"};
+  if (options.progress_thread && options.matmul.empty())
+    throw InputError{
+        "--progress thread is about the product of --with-matmul; add it, for example "
+        "--with-matmul 512,512,512"};
   if (!options.plan_file.empty() && options.collectives.size() > 1)
     throw InputError{"--plan is one plan of one collective; name that collective only"};
   if (!options.tune_file.empty() && options.algorithms.size() < 2 && !has("all"))
@@ -131,8 +140,9 @@ std::int64_t parse_bytes(std::string_view option, std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc{} || end != digits.data() + digits.size() || !std::isfinite(value))
-    throw InputError{
-        message(option, ": '", text, "' is not a size; try 8, 64K, 1M or 2G (base 2, bytes)")};
+    throw InputError{message(option, ": '", text,
+                             "' is not a size: bytes, or K, M or G of them (base 2); try 8, 64K, "
+                             "1M, 2G, or 1024G for a T")};
   const double bytes = value * unit;
   if (bytes < 1) throw InputError{message(option, ": '", text, "' must be at least 1 byte")};
   if (bytes > static_cast<double>(largest_size))

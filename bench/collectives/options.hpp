@@ -26,7 +26,7 @@ struct Options {
   int iterations{0};      ///< samples; 0: the stop rule decides
   int warmup{5};
   int aggregate{1};  ///< least back-to-back calls of a sample
-  bool check{true};
+  int checks{1};     ///< -c: results are compared unless it is 0
   std::vector<Reduction> reductions{Reduction::sum};
   std::vector<DType> dtypes{DType::f32};
   int root{0};
@@ -37,7 +37,7 @@ struct Options {
   std::vector<std::string> algorithms{"native"};  ///< names, "auto" and "all" included
   std::string plan_file, tuning_file, svg_file, tune_file;
   bool print_plan{false};
-  Pattern pattern{Pattern::ring};
+  std::optional<Pattern> pattern;  ///< of send_recv; nothing: ring
 
   // Groups and start.
   std::optional<Mesh::Degrees> groups;
@@ -54,6 +54,7 @@ struct Options {
   double skew_us{0};
   int skew_rank{-1};                 ///< -1: the last one
   std::vector<std::int64_t> matmul;  ///< M, N, K of --with-matmul, or nothing
+  bool progress_thread{false};       ///< --progress thread
   std::string fault;                 ///< testing: spec of core/adaptors
 
   // Output.

@@ -19,17 +19,21 @@ struct Times {
 
 class Trial {
  public:
-  Trial(const Runnable& runnable, const std::vector<std::int64_t>& shape, Workspace& workspace,
+  Trial(const Runnable& runnable, const Options& options, Workspace& workspace,
         Transport& transport)
       : runnable_{runnable},
         workspace_{workspace},
         transport_{transport},
-        a_{workspace.rank().allocate({shape[0], shape[2]}, DType::f32, Category::workspace)},
-        b_{workspace.rank().allocate({shape[2], shape[1]}, DType::f32, Category::workspace)},
-        c_{workspace.rank().allocate({shape[0], shape[1]}, DType::f32, Category::workspace)} {
+        a_{allocate(options.matmul[0], options.matmul[2])},
+        b_{allocate(options.matmul[2], options.matmul[1])},
+        c_{allocate(options.matmul[0], options.matmul[1])} {
     for (const Buffer* buffer : {&a_, &b_, &c_}) fill(workspace.rank(), buffer->tensor(), 0.5F);
     workspace.rank().synchronize();
+    workspace.backend().set_progress_thread(options.progress_thread);
   }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+  ~Trial() { workspace_.backend().set_progress_thread(false); }
 
   /// The call goes first, so that it is under way while the product runs.
   Times run(bool collective, bool product) {
@@ -60,6 +64,10 @@ class Trial {
   }
 
  private:
+  [[nodiscard]] Buffer allocate(std::int64_t rows, std::int64_t cols) {
+    return workspace_.rank().allocate({rows, cols}, DType::f32, Category::workspace);
+  }
+
   const Runnable& runnable_;
   Workspace& workspace_;
   Transport& transport_;
@@ -77,7 +85,7 @@ double median_of(const std::vector<Times>& all, double Times::*member) {
 
 void measure_overlap(Row& row, const Runnable& runnable, const Options& options,
                      Workspace& workspace, Transport& transport) {
-  Trial trial{runnable, options.matmul, workspace, transport};
+  Trial trial{runnable, options, workspace, transport};
   std::vector<Times> product, collective, together;
   (void)trial.run(true, true);
   for (int round = 0; round < rounds; ++round) {
@@ -87,6 +95,7 @@ void measure_overlap(Row& row, const Runnable& runnable, const Options& options,
   }
   Overlap& result = row.overlap;
   row.has_overlap = true;
+  result.progress_thread = options.progress_thread;
   result.matmul_us = median_of(product, &Times::wall_us);
   result.collective_us = median_of(collective, &Times::wall_us);
   result.together_us = median_of(together, &Times::wall_us);

@@ -15,12 +15,19 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json how_measured(const Options& options) {
-  return {{"samples", options.iterations},    {"min_samples", options.min_samples},
-          {"max_time_s", options.max_time_s}, {"warmup", options.warmup},
-          {"aggregate", options.aggregate},   {"rank_scope", name_of(options.scope)},
-          {"blocking", options.blocking},     {"check", options.check},
-          {"waits", options.waits},           {"skew_us", options.skew_us},
-          {"matmul", options.matmul},         {"timeout_s", options.timeout_s}};
+  return {{"samples", options.iterations},
+          {"min_samples", options.min_samples},
+          {"max_time_s", options.max_time_s},
+          {"warmup", options.warmup},
+          {"aggregate", options.aggregate},
+          {"rank_scope", name_of(options.scope)},
+          {"blocking", options.blocking},
+          {"check", options.checks > 0},
+          {"waits", options.waits},
+          {"skew_us", options.skew_us},
+          {"matmul", options.matmul},
+          {"timeout_s", options.timeout_s},
+          {"progress", options.progress_thread ? "thread" : "poll"}};
 }
 
 std::string device_name() {
@@ -88,9 +95,10 @@ void Report::read_earlier() {
 }
 
 void Report::begin(const Series& series) {
-  if (begun_) return;
+  if (!begun_) table_.begin(series.point.collective, endpoints_, groups_, device_name());
   begun_ = true;
-  table_.begin(series.point.collective, endpoints_, groups_, device_name());
+  for (const Way& way : series.ways)
+    if (!way.notice.empty() && said_.insert(way.notice).second) table_.note(way.notice);
 }
 
 void Report::add(const std::vector<Row>& rows) {
@@ -106,7 +114,11 @@ void Report::add(const std::vector<Row>& rows) {
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].status == Status::skipped) {
-      table_.skip(rows[i]);
+      const std::size_t first = i;
+      while (i + 1 < rows.size() && rows[i + 1].status == Status::skipped &&
+             rows[i + 1].point.algorithm == rows[first].point.algorithm)
+        ++i;
+      table_.skip(rows[first], rows[i].point.size_bytes);
       continue;
     }
     const bool has_second = i + 1 < rows.size() && rows[i + 1].point.in_place &&

@@ -50,6 +50,7 @@ class Report {
   std::unique_ptr<CsvFile> results_, waits_;
   std::unique_ptr<RunRecord> record_;
   std::vector<std::string> fits_;
+  std::set<std::string> said_;
   bool begun_{false};
   int num_ok_{0}, num_failed_{0}, num_skipped_{0};
 };

@@ -45,7 +45,8 @@ struct Wait {
 struct Overlap {
   double matmul_us{0}, collective_us{0}, together_us{0};
   double comp_tax_pct{0}, comm_tax_pct{0};
-  double efficiency{0};  ///< (matmul + collective - together) / the shorter of the two
+  bool progress_thread{false};  ///< --progress
+  double efficiency{0};         ///< (matmul + collective - together) / the shorter of the two
 };
 
 /// A line of results.csv. Complete on rank 0.

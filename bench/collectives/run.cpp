@@ -37,9 +37,16 @@ void compare_options(const std::vector<std::string>& command_line, Transport& tr
 
 struct Memory {
   std::int64_t max_bytes{0}, scratch_bytes{0};
+  double matmul_bytes{0};  ///< the three matrices of --with-matmul
 };
-Memory memory_of(const std::vector<Series>& all, const World& world) {
+Memory memory_of(const Options& options, const std::vector<Series>& all, const World& world) {
   Memory memory;
+  if (!options.matmul.empty()) {
+    const auto m = static_cast<double>(options.matmul[0]),
+               n = static_cast<double>(options.matmul[1]),
+               k = static_cast<double>(options.matmul[2]);
+    memory.matmul_bytes = 4 * (m * k + k * n + m * n);
+  }
   for (const Series& series : all) {
     if (series.sizes.empty() || !series.skip_reason.empty()) continue;
     const Series::Size& largest = series.sizes.back();
@@ -56,13 +63,15 @@ void check_memory(const Memory& memory, const std::vector<Endpoint>& endpoints) 
   for (const Endpoint& endpoint : endpoints) ++ranks[endpoint.host];
   int most = 1;
   for (const auto& [host, count] : ranks) most = std::max(most, count);
-  const double needed =
-      static_cast<double>(most) * static_cast<double>(2 * memory.max_bytes + memory.scratch_bytes);
+  const double buffers = static_cast<double>(2 * memory.max_bytes + memory.scratch_bytes);
   const auto there = static_cast<double>(memory_total_bytes());
-  if (needed > usable_memory * there)
-    throw InputError{message("-e ", memory.max_bytes, " needs ", needed / 1e9, " GB for ", most,
-                             " ranks on one host, which has ", there / 1e9,
-                             " GB; give a smaller -e or fewer ranks per host")};
+  if (most * (buffers + memory.matmul_bytes) <= usable_memory * there) return;
+  const bool is_matmul = memory.matmul_bytes > buffers;
+  throw InputError{
+      message(is_matmul ? std::string{"--with-matmul"} : message("-e ", memory.max_bytes),
+              " needs ", most * (is_matmul ? memory.matmul_bytes : buffers) / 1e9, " GB for ", most,
+              " ranks on one host, which has ", there / 1e9, " GB; give a smaller ",
+              is_matmul ? "M,N,K" : "-e", " or fewer ranks per host")};
 }
 
 std::vector<std::string> hosts_of(const Transport& transport) {
@@ -72,7 +81,7 @@ std::vector<std::string> hosts_of(const Transport& transport) {
 }
 
 std::vector<std::string> notices_of(const Options& options, const Transport& transport,
-                                    const Clocks& clocks) {
+                                    const Clocks& clocks, bool crowded) {
   std::vector<std::string> notices;
   notices.push_back(
       options.iterations > 0
@@ -84,21 +93,18 @@ std::vector<std::string> notices_of(const Options& options, const Transport& tra
                     options.max_time_s, " s per row are over"));
   notices.push_back(
       message(transport.size(), " ranks (", transport.name(), "); ", clocks.describe(transport)));
-  if (!options.matmul.empty())
+  if (options.checks > 1)
+    notices.push_back(
+        message("-c ", options.checks, ": every element is compared, after one call of each row"));
+  if (!options.matmul.empty() && !options.progress_thread)
     notices.push_back("with-matmul: communication moves between the tiles of the product (poll)");
+  if (!options.matmul.empty() && options.progress_thread)
+    notices.push_back(message("with-matmul: a thread beside each rank moves communication (thread)",
+                              crowded ? "; these are more threads than cores" : ""));
   if (transport.wait_policy().yield)
     notices.push_back(
         "oversubscribed: more ranks than cores, so ranks take turns; do not compare times");
   return notices;
-}
-
-Row skipped_row(const Series& series, const std::string& algorithm, const std::string& reason) {
-  Row row;
-  row.point = series.point;
-  row.point.algorithm = algorithm;
-  row.status = Status::skipped;
-  row.reason = reason;
-  return row;
 }
 
 /// The sweep on one rank.
@@ -156,9 +162,16 @@ class Sweep {
     for (const Way& way : series.ways) {
       const std::string& reason = series.skip_reason.empty() ? way.skip_reason : series.skip_reason;
       if (reason.empty()) continue;
-      Row row = skipped_row(series, way.algorithm, reason);
-      if (!report_->finished().contains(key_of({row, report_->run()})))
-        rows.push_back(std::move(row));
+      Row row;
+      row.point = series.point;
+      row.point.algorithm = way.algorithm;
+      row.status = Status::skipped;
+      row.reason = reason;
+      for (const Series::Size& size : series.sizes) {
+        row.point.count = size.count;
+        row.point.size_bytes = size.size_bytes;
+        if (!report_->finished().contains(key_of({row, report_->run()}))) rows.push_back(row);
+      }
     }
     return rows;
   }
@@ -176,7 +189,8 @@ class Sweep {
     if (transport_.rank() == 0) {
       Point point = series.point;
       point.size_bytes = size.size_bytes;
-      point.algorithm = message(series.ways.size(), series.ways.size() == 1 ? " way" : " ways");
+      point.algorithm =
+          message(series.ways.size(), series.ways.size() == 1 ? " algorithm" : " algorithms");
       progress_.start(index, describe(point));
     }
     std::vector<Row> rows = meter_.measure(series, size, tasks, copy_GBps);
@@ -228,9 +242,14 @@ int run(const Options& options, const std::vector<std::string>& command_line, Tr
   if (!options.fault.empty()) check_fault(parse_fault(options.fault), transport);
   transport.set_wait_policy(
       {.yield = is_oversubscribed(transport, 1), .timeout_s = options.timeout_s});
+  if (options.progress_thread && !transport.may_change_thread())
+    throw InputError{
+        "--progress thread needs an MPI that gives MPI_THREAD_SERIALIZED, and this one does not; "
+        "give --progress poll"};
+  const bool crowded = options.progress_thread && is_oversubscribed(transport, 2);
   const World world = make_world(options, transport.rank(), hosts_of(transport));
   const std::vector<Series> all = expand(options, world);
-  const Memory memory = memory_of(all, world);
+  const Memory memory = memory_of(options, all, world);
   check_memory(memory, transport.endpoints());
   const Clocks clocks = align_clocks(transport);
   Workspace workspace{world, options.fault, memory.max_bytes, memory.scratch_bytes, transport};
@@ -239,7 +258,7 @@ int run(const Options& options, const std::vector<std::string>& command_line, Tr
   on_rank_0(transport, [&] {
     report = std::make_unique<Report>(
         options, world, RunIdentity{make_run_id(), "cpu", std::string{transport.name()}}, transport,
-        command_line, notices_of(options, transport, clocks));
+        command_line, notices_of(options, transport, clocks, crowded));
   });
   Sweep sweep{options, all, meter, workspace, transport, report.get()};
   try {

@@ -62,9 +62,9 @@ std::string percentiles_text(const TimeSummary& time) {
 std::string explain_overlap(const Overlap& overlap) {
   return fmt::format(
       " overlap {:.2f} of the shorter (matmul {:.1f}, collective {:.1f}, together {:.1f} us; tax "
-      "{:.0f} % on compute, {:.0f} % on communication)",
+      "{:.0f} % on compute, {:.0f} % on communication; progress {})",
       overlap.efficiency, overlap.matmul_us, overlap.collective_us, overlap.together_us,
-      overlap.comp_tax_pct, overlap.comm_tax_pct);
+      overlap.comp_tax_pct, overlap.comm_tax_pct, overlap.progress_thread ? "thread" : "poll");
 }
 
 std::string explain_skew(const Row& row, const Wait& wait) {
@@ -102,9 +102,10 @@ void Table::conventions(const std::vector<std::string>& notices) {
   const auto scope = static_cast<std::size_t>(options_.scope);
   out_ << fmt::format(fmt::runtime(conventions_text), version_text(), whose[scope], scope,
                       options_.groups ? "not the world's" : "all");
-  for (const std::string& notice : notices) out_ << "# " << notice << '\n';
-  out_ << std::flush;
+  for (const std::string& notice : notices) note(notice);
 }
+
+void Table::note(const std::string& notice) { out_ << "# " << notice << '\n' << std::flush; }
 
 void Table::begin(Collective collective, const std::vector<Endpoint>& endpoints,
                   std::span<const int> groups, const std::string& device) {
@@ -120,7 +121,7 @@ void Table::begin(Collective collective, const std::vector<Endpoint>& endpoints,
       "{} validation: {} graph: 0\n#\n# Using devices\n",
       options_.min_bytes, options_.max_bytes, step, options_.warmup,
       options_.iterations > 0 ? options_.iterations : options_.min_samples, options_.aggregate,
-      options_.check ? 1 : 0);
+      options_.checks > 0 ? 1 : 0);
   for (std::size_t rank = 0; rank < endpoints.size(); ++rank)
     out_ << fmt::format("#  Rank {:2} Group {:2} Pid {:6} on {:>10} device {:2} [0x00] {}\n", rank,
                         groups[rank], endpoints[rank].pid, endpoints[rank].host, 0, device);
@@ -172,8 +173,10 @@ void Table::add(const Row& out_of_place, const Row* in_place) {
   out_ << std::flush;
 }
 
-void Table::skip(const Row& row) {
-  out_ << fmt::format("# skipped: {}: {}\n", describe(row.point), row.reason) << std::flush;
+void Table::skip(const Row& row, std::int64_t last_bytes) {
+  const std::string more =
+      last_bytes > row.point.size_bytes ? fmt::format(" to {} B", last_bytes) : std::string{};
+  out_ << fmt::format("# skipped: {}{}: {}\n", describe(row.point), more, row.reason) << std::flush;
 }
 
 void Table::conclude(std::span<const Row> rows, const std::vector<std::string>& fits) {

@@ -23,7 +23,9 @@ class Table {
              std::span<const int> groups, const std::string& device);
   /// The rows of one size and algorithm: out of place, and in place if that was measured.
   void add(const Row& out_of_place, const Row* in_place);
-  void skip(const Row& row);
+  /// Rows that differ from `row` in their size only, up to `last_bytes`.
+  void skip(const Row& row, std::int64_t last_bytes);
+  void note(const std::string& notice);
   /// Expected times of a series, as comments behind the footer.
   void conclude(std::span<const Row> rows, const std::vector<std::string>& fits);
   /// Footer of one collective.

@@ -56,6 +56,17 @@ void CpuBackend::execute(const OpRecord& record) {
   ++num_queued_;
 }
 
+void CpuBackend::set_progress_thread(bool on) {
+  SHARDMARK_CHECK(!on || transport_.may_change_thread(), "the transport ", transport_.name(),
+                  " can be used from one thread only");
+  progress_.reset();
+  if (on)
+    progress_ = std::make_unique<ProgressThread>([this] {
+      advance_communication();
+      return num_in_flight_ > 0;
+    });
+}
+
 void CpuBackend::synchronize() {
   if (sink_ != nullptr) times_ = {now_ns(), 0, 0};
   idle_since_ns_ = times_.begin_ns;
@@ -89,6 +100,7 @@ void CpuBackend::clear() {
   num_queued_ = 0;
   num_in_flight_ = 0;
   error_has_path_ = false;
+  computing_ = false;
   first_fence_ = last_fence_ + 1;
   fence_done_.clear();
   for (std::byte* data : released_) arena_.deallocate(data);
@@ -99,7 +111,7 @@ void CpuBackend::clear() {
 void CpuBackend::account_idle() {
   if (sink_ == nullptr) return;
   const std::int64_t now = now_ns();
-  if (num_in_flight_ == 0) times_.idle_ns += now - idle_since_ns_;
+  if (num_in_flight_ == 0 && !computing_) times_.idle_ns += now - idle_since_ns_;
   idle_since_ns_ = now;
 }
 
@@ -199,6 +211,7 @@ bool CpuBackend::advance_communication() {
 }
 
 void CpuBackend::between_tiles() {
+  if (progress_ != nullptr) return;
   if (sink_ != nullptr) tiles_.emplace_back(tile_start_ns_, now_ns());
   idle_since_ns_ = tiles_.empty() ? 0 : tiles_.back().second;
   advance_communication();
@@ -206,6 +219,15 @@ void CpuBackend::between_tiles() {
     account_idle();
     tile_start_ns_ = idle_since_ns_;
   }
+}
+
+/// With a progress thread: nothing moves while nothing is in flight, so it sleeps on then.
+const char* CpuBackend::run_kernel(const OpRecord& record) {
+  if (progress_ == nullptr || num_in_flight_ == 0) return kernels_.run(record.op, *this);
+  computing_ = true;
+  const char* name = progress_->beside([&] { return kernels_.run(record.op, *this); });
+  computing_ = false;
+  return name;
 }
 
 /// Runs the first compute op at the head of a lane. False if there is none.
@@ -222,7 +244,7 @@ bool CpuBackend::run_compute() {
     }
     // On another lane it is a step of a collective.
     const OpKind kind = record.lane == Lane::compute ? OpKind::compute : OpKind::communication;
-    const char* name = run_as(record, [&] { return kernels_.run(record.op, *this); });
+    const char* name = run_as(record, [&] { return run_kernel(record); });
     if (sink_ != nullptr) {
       tiles_.emplace_back(tile_start_ns_, now_ns());
       idle_since_ns_ = tiles_.back().second;

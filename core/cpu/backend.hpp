@@ -3,10 +3,12 @@
 #include "core/backend.hpp"
 #include "core/cpu/arena.hpp"
 #include "core/cpu/kernels.hpp"
+#include "core/cpu/progress_thread.hpp"
 #include "core/transport.hpp"
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace shardmark {
@@ -19,7 +21,7 @@ struct ExecutorTimes {
 
 /// Cooperative executor: lanes are queues without threads. `synchronize` drains them in the calling
 /// thread: it starts every ready communication, runs ready compute ops, and moves communication
-/// along between them and between the tiles of long ones.
+/// along between them and between the tiles of long ones, or a progress thread does while they run.
 class CpuBackend final : public Backend, private TileHook {
  public:
   /// All three must outlive the backend. What it is at goes to the transport's Activity.
@@ -36,6 +38,10 @@ class CpuBackend final : public Backend, private TileHook {
 
   /// Kernel times and ranges go here from now on (null: none, and no clock is read).
   void set_kernel_sink(KernelSink* sink) { sink_ = sink; }
+  /// From now on a thread of this backend's own moves communication along while a compute op runs,
+  /// which then runs in one piece. The sink is called on that thread as well, never on both at
+  /// once. Pays where cores are to spare. Only on a transport that may change the thread.
+  void set_progress_thread(bool on);
   [[nodiscard]] const ExecutorTimes& times() const { return times_; }
   /// FLOPs of the compute ops executed since construction: what was observed, not what was planned.
   [[nodiscard]] double flops_executed() const { return flops_executed_; }
@@ -49,7 +55,9 @@ class CpuBackend final : public Backend, private TileHook {
     [[nodiscard]] bool empty() const { return head == ops.size(); }
   };
 
-  [[nodiscard]] bool wants_tiles() const override { return num_in_flight_ > 0; }
+  [[nodiscard]] bool wants_tiles() const override {
+    return progress_ == nullptr && num_in_flight_ > 0;
+  }
   void between_tiles() override;
 
   /// Takes the head off its queue.
@@ -57,6 +65,7 @@ class CpuBackend final : public Backend, private TileHook {
   bool advance_communication();
   bool advance_head(Queue& queue, Lane lane);
   bool run_compute();
+  const char* run_kernel(const OpRecord& record);
   void start(Queue& queue, Lane lane);
   void finish(Queue& queue, Lane lane);
   void drain();
@@ -85,6 +94,8 @@ class CpuBackend final : public Backend, private TileHook {
   std::vector<std::byte*> released_;
   ExecutorTimes times_{};
   double flops_executed_{0};
+  bool computing_{false};  ///< a kernel runs and the progress thread looks: no time is idle
+  std::unique_ptr<ProgressThread> progress_;
 };
 
 }  // namespace shardmark

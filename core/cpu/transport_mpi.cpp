@@ -71,7 +71,8 @@ MpiSession::MpiSession(int argc, char** argv) : exceptions_before_{std::uncaught
   mallopt(M_TRIM_THRESHOLD, keep);
   mallopt(M_TOP_PAD, 64 << 20);
   int provided = 0;
-  SHARDMARK_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
+  // Only a progress thread needs more than MPI_THREAD_FUNNELED: may_change_thread.
+  SHARDMARK_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided));
   SHARDMARK_CHECK(provided >= MPI_THREAD_FUNNELED, "MPI gives thread level ", provided,
                   ", MPI_THREAD_FUNNELED is needed");
   // Hydra, told not to clean up, tells survivors of a lost rank with this signal; find_dead_peer
@@ -140,6 +141,12 @@ void MpiTransport::gather_endpoints() {
         process_state(packed.pid).start_ticks == packed.start_ticks)
       watched_.push_back({peer, packed.pid, packed.start_ticks});
   }
+}
+
+bool MpiTransport::may_change_thread() const {
+  int provided = 0;
+  SHARDMARK_MPI(MPI_Query_thread(&provided));
+  return provided >= MPI_THREAD_SERIALIZED;
 }
 
 const MpiTransport::Connection* MpiTransport::find(const Group& group, Lane lane) {

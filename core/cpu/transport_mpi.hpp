@@ -54,6 +54,8 @@ class MpiTransport final : public Transport {
   ~MpiTransport() override;
 
   [[nodiscard]] std::string_view name() const override { return "mpi"; }
+  /// Where MPI gives MPI_THREAD_SERIALIZED or more.
+  [[nodiscard]] bool may_change_thread() const override;
   /// Waits for the members before it makes the communicator, and so notices when one is gone.
   void connect(const Group& group, Lane lane) override;
   /// More than 2^31 - 1 elements are an Error, except in an all-reduce. All-reduces run in

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <fstream>
+
 namespace shardmark::bench::collectives {
 namespace {
 
@@ -44,7 +46,7 @@ TEST(CollectivesOptions, FlagsMeanWhatTheyMeanInNcclTests) {
   EXPECT_EQ(options.max_bytes, 64 << 20);
   EXPECT_EQ(options.step_factor, 2);
   EXPECT_EQ(options.iterations, 20);
-  EXPECT_FALSE(options.check);
+  EXPECT_EQ(options.checks, 0);
   EXPECT_THAT(options.reductions, ElementsAre(Reduction::max));
   EXPECT_THAT(options.dtypes, ElementsAre(DType::bf16));
   EXPECT_EQ(options.scope, Scope::average);
@@ -79,7 +81,13 @@ TEST(CollectivesOptions, BadInputSaysWhatWouldWork) {
   EXPECT_THAT(problem_of_options({"all_reduce", "--algorithm", "rng"}), HasSubstr("mean ring?"));
   EXPECT_THAT(problem_of_options({"all_reduce", "--algorithm", "auto"}), HasSubstr("--tuning"));
   EXPECT_THAT(problem_of_options({"all_reduce", "--tune", "t"}), HasSubstr("--algorithm all"));
-  EXPECT_THAT(problem_of_options({"all_reduce", "--progress", "thread"}), HasSubstr("not there"));
+  EXPECT_THAT(problem_of_options({"all_reduce", "-f", "-2"}), HasSubstr("for example -f 2"));
+  EXPECT_THAT(problem_of_options({"all_reduce", "-b", "1T"}), HasSubstr("1024G for a T"));
+  EXPECT_THAT(problem_of_options({"all_reduce", "--progress", "thread"}),
+              HasSubstr("--with-matmul 512,512,512"));
+  EXPECT_THAT(problem_of_options({"all_reduce", "--progress", "both"}), HasSubstr("poll"));
+  EXPECT_THAT(problem_of_options({"all_reduce", "--pattern", "ping"}), HasSubstr("of send_recv"));
+  EXPECT_THAT(problem_of_options({"all_reduce", "--tuning", "t"}), HasSubstr("--algorithm auto"));
   EXPECT_THAT(problem_of_options({"all_reduce", "--groups", "tp:4"}), HasSubstr("tp=4,dp=2"));
   EXPECT_THAT(problem_of_options({"all_reduce", "--nonsense"}), HasSubstr("unknown option"));
 }
@@ -105,6 +113,24 @@ TEST(CollectivesCases, SizeIsTheTotalAndCountTheBlock) {
   const std::vector<Series> few = series_of({"all_gather", "-b", "8", "-e", "16", "-f", "2"}, 4);
   EXPECT_EQ(few.front().sizes.size(), 1U);
   EXPECT_EQ(few.front().sizes.front().size_bytes, 16);
+  EXPECT_THAT(problem_of_series({"all_gather", "-b", "8", "-e", "8"}, 4),
+              HasSubstr("all_gather takes -e 16 or more"));
+}
+
+TEST(CollectivesCases, AutoSaysWhereItsTableHasNoRow) {
+  const std::string path = testing::TempDir() + "half_a_table";
+  std::ofstream{path} << "collective,group_size,min_bytes,max_bytes,algorithm\n"
+                         "all_reduce,2,0,16,recursive_doubling\n";
+  const auto notice_of = [&](const std::string& largest) {
+    return series_of({"all_reduce", "--algorithm", "auto", "--tuning", path, "-b", "8", "-e",
+                      largest, "-f", "2"},
+                     2)
+        .front()
+        .ways.front()
+        .notice;
+  };
+  EXPECT_EQ(notice_of("16"), "");
+  EXPECT_THAT(notice_of("64"), HasSubstr("at 2 of 4 sizes (32 to 64 B): native"));
 }
 
 TEST(CollectivesCases, WhatDoesNotExistIsAnErrorAloneAndSkippedInASweep) {

@@ -162,6 +162,8 @@ TEST(Plans, HierarchicalSendsTheLeastBetweenHosts) {
   EXPECT_THAT(slots_between(ring, hosts), testing::ElementsAre(6, 6));  // of 4: 1.5 buffers
   const Plan gather = make_plan(Collective::all_gather, "hierarchical", hosts);
   EXPECT_THAT(slots_between(gather, hosts), testing::ElementsAre(2, 2));
+  const Plan reduce = make_plan(Collective::reduce, "hierarchical", hosts, 3);
+  EXPECT_THAT(slots_between(reduce, hosts), testing::ElementsAre(1, 0));
 }
 
 TEST(Plans, PipelinedHierarchySendsTheSameOnAllGridsOfHosts) {

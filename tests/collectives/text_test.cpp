@@ -43,13 +43,18 @@ TEST(PlanText, CommentsAndBlankLinesAreAllowed) {
   EXPECT_TRUE(plan.steps.empty());
 }
 
-std::string problem_of(const std::string& steps) {
+std::string whole_problem_of(const std::string& text) {
   try {
-    (void)parse_plan("plan all_reduce mine ranks 2 root 0 slots_per_block 2 scratch 0\n" + steps);
+    (void)parse_plan(text);
   } catch (const InputError& error) {
     return error.what();
   }
   return "none";
+}
+
+std::string problem_of(const std::string& steps) {
+  return whole_problem_of("plan all_reduce mine ranks 2 root 0 slots_per_block 2 scratch 0\n" +
+                          steps);
 }
 
 TEST(PlanText, ErrorsNameTheLine) {
@@ -65,7 +70,11 @@ TEST(PlanText, ErrorsNameTheLine) {
   EXPECT_EQ(problem_of("rank 1\n"), "plan, line 2: rank 1 comes where rank 0 should");
   EXPECT_THAT(problem_of("rank 0\n"), HasSubstr("there are no steps of rank 1"));
   EXPECT_THAT(problem_of("rank 0\nrank 1\nrank 2\n"), HasSubstr("line 4: there are only 2 ranks"));
-  EXPECT_THROW((void)parse_plan(""), InputError);
+  EXPECT_THAT(whole_problem_of(""), HasSubstr("the plan is empty"));
+  EXPECT_THAT(whole_problem_of("# nothing\n\n"), HasSubstr("the plan is empty"));
+  EXPECT_THAT(whole_problem_of("\x7f"
+                               "ELF"),
+              testing::StartsWith("the plan is not text"));
   EXPECT_THROW((void)parse_plan("plan all_reduce x ranks 2000000000 root 0 slots_per_block 9 "
                                 "scratch 0\n"),
                InputError);

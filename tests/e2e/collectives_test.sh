@@ -58,6 +58,10 @@ bad_input_exits_with_2() {
   bad 'is none of sum' all_reduce -o mulsum
   bad 'GB for 2 ranks' all_reduce --ranks 2 -b 8 -e 60000G -f 100000
   bad 'cannot read nowhere' all_reduce --ranks 2 --plan nowhere
+  bad 'the plan is empty' all_reduce --ranks 2 --plan /dev/null
+  bad 'the plan is not text' all_reduce --ranks 2 --plan "$PROGRAM"
+  bad 'with-matmul needs' all_reduce --ranks 2 --with-matmul 1000000,1000000,1000000
+  bad 'takes -e 16 or more' all_gather --ranks 4 -b 8 -e 8
 }
 mpi_bad_input_is_printed_once() {
   expect 2 mpi 3 all_reduce -b 64 -e 8
@@ -107,7 +111,16 @@ groups_and_overlap() {
   [ "$(column group_size run | sort -u)" = 2 ] || fail "group_size"
   [ -n "$(column contention run | head -1)" ] || fail "contention"
   [ -n "$(column overlap_of_shorter run | head -1)" ] || fail "overlap"
+  [ "$(column progress run | sort -u)" = poll ] || fail "progress"
 }
+progress_thread() { # LAUNCH...
+  expect 0 "$@" all_reduce -b 64K -e 64K --algorithm native,ring --no-waits "${brief[@]}" --with-matmul 128,128,128 \
+    --progress thread --out run
+  [ "$(column progress run | sort | uniq -c | xargs)" = "4 thread" ] || fail "progress: $(column progress run)"
+  [ "$(column status run | sort -u)" = ok ] || fail "a row is not ok"
+}
+threads_progress_thread() { progress_thread "$PROGRAM" --ranks 3; }
+mpi_progress_thread() { progress_thread mpi 3; }
 
 resume_skips_finished_rows() {
   expect 0 "$PROGRAM" all_reduce --ranks 2 -b 8 -e 16 -f 2 --no-waits "${brief[@]}" --out run
@@ -120,8 +133,10 @@ resume_skips_finished_rows() {
 # What does not exist in a sweep is a row, once.
 skipped_rows_say_why() {
   for more in "" --resume; do
-    expect 0 "$PROGRAM" all_reduce,all_gather --algorithm bruck --ranks 2 -b 8 -e 8 --no-waits "${brief[@]}" --out run $more
-    [ "$(column status run | sort | tr '\n' ' ')" = "ok ok skipped " ] || fail "status: $(column status run)"
+    expect 0 "$PROGRAM" all_reduce,all_gather --algorithm bruck --ranks 2 -b 8 -e 16 -f 2 --no-waits "${brief[@]}" --out run $more
+    [ "$(column status run | sort | uniq -c | xargs)" = "4 ok 2 skipped" ] || fail "status: $(column status run)"
+    [ "$(column size_bytes run | head -2 | xargs)" = "8 16" ] || fail "sizes: $(column size_bytes run)"
+    [ "$(grep -c '^# skipped: ' out)" -eq $([ -z "$more" ] && echo 1 || echo 0) ] || fail "skipped is not said once"
   done
   has run/results.csv "there is no algorithm 'bruck' for all_reduce"
 }

@@ -71,5 +71,5 @@ if(TARGET shardmark-collectives)
     -D "SCRIPT_ARGUMENTS=--imported;${CMAKE_CURRENT_SOURCE_DIR}/imported.csv"
     -P ${CMAKE_CURRENT_SOURCE_DIR}/script_test.cmake)
   set_tests_properties(plot_collectives PROPERTIES LABELS e2e TIMEOUT 120
-    PASS_REGULAR_EXPRESSION "contention_all_reduce.*png" FAIL_REGULAR_EXPRESSION "Traceback")
+    PASS_REGULAR_EXPRESSION "imported_all_reduce_f32_out_of_place.png.*contention_all_reduce" FAIL_REGULAR_EXPRESSION "Traceback")
 endif()

@@ -75,8 +75,9 @@ inline void fences_order_lanes(Transport& transport) {
 }
 
 /// Row blocks: the reduction of block i runs while block i + 1 is multiplied.
-inline void overlapped_blocks_equal_one_piece(Transport& transport) {
+inline void overlap_blocks(Transport& transport, bool progress_thread) {
   CpuRank cpu{transport};
+  cpu.backend.set_progress_thread(progress_thread);
   Rank& rank = cpu.rank;
   constexpr std::int64_t rows = 256;
   constexpr std::int64_t cols = 128;
@@ -101,10 +102,18 @@ inline void overlapped_blocks_equal_one_piece(Transport& transport) {
              [&](std::int64_t i) { return static_cast<double>(expected[i]); });
 }
 
+inline void overlapped_blocks_equal_one_piece(Transport& transport) {
+  overlap_blocks(transport, false);
+}
+inline void a_progress_thread_changes_no_result(Transport& transport) {
+  if (transport.may_change_thread()) overlap_blocks(transport, true);
+}
+
 inline constexpr Check backend_checks[] = {
     {"submitted_reductions_are_exact", submitted_reductions_are_exact},
     {"fences_order_lanes", fences_order_lanes},
     {"overlapped_blocks_equal_one_piece", overlapped_blocks_equal_one_piece},
+    {"a_progress_thread_changes_no_result", a_progress_thread_changes_no_result},
 };
 
 }  // namespace shardmark::conformance

@@ -5,6 +5,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <thread>
 
@@ -83,9 +85,10 @@ TEST(CpuBackend, WhatIsInFlightIsWithdrawnWhenARankFails) {
 }
 
 TEST(CpuBackend, ErrorsOfCommunicationNameTheOpOnce) {
-  const auto text = [](bool beside_compute) {
+  const auto text = [](bool beside_compute, bool progress_thread = false) {
     return error_of<Error>(2, [&](Transport& transport) {
       CpuRank cpu{transport};
+      cpu.backend.set_progress_thread(progress_thread);
       const Buffer x = cpu.integers({transport.rank() + 1, 4}, DType::f32, 0);
       const Buffer a = cpu.integers({768, 768}, DType::f32, 1);
       const Buffer c = cpu.integers({768, 768}, DType::f32, 2);
@@ -100,31 +103,107 @@ TEST(CpuBackend, ErrorsOfCommunicationNameTheOpOnce) {
   };
   EXPECT_THAT(text(false), testing::StartsWith("mlp: all_reduce: rank 1 called"));
   EXPECT_THAT(text(true), testing::StartsWith("mlp: all_reduce: rank 1 called"));
+  EXPECT_THAT(text(true, true), testing::StartsWith("mlp: all_reduce: rank 1 called"));
 }
+
+/// What a test of KernelSinks sees; not locked, as none needs to be.
+struct Kept final : KernelSink {
+  void on_begin(const OpRecord&) override { ++num_begun; }
+  void on_end(const OpRecord&) override { ++num_ended; }
+  void on_kernel(const KernelRecord& record) override { kernels.push_back(record); }
+  int num_begun{0}, num_ended{0};
+  std::vector<KernelRecord> kernels;
+};
+
+/// Several calls in turn while one product runs: only the progress thread can end them.
+TEST(CpuBackend, AProgressThreadMovesCallsInsideAnOp) {
+  run_threads(3, [](Transport& transport) {
+    CpuRank cpu{transport};
+    transport.set_wait_policy({.yield = true});
+    constexpr int rounds = 8;
+    const Buffer x = cpu.integers({64}, DType::f32, transport.rank());
+    const Buffer a = cpu.integers({1536, 1536}, DType::f32, 1);
+    const Buffer c = cpu.integers({1536, 1536}, DType::f32, 2);
+    cpu.backend.set_progress_thread(true);
+    Kept kept;
+    cpu.backend.set_kernel_sink(&kept);
+    for (int i = 0; i < rounds; ++i) all_reduce(cpu.rank, x.tensor(), cpu.tp, Lane::tp);
+    matmul(cpu.rank, a.tensor(), a.tensor(), c.tensor());
+    cpu.rank.synchronize();
+    cpu.backend.set_kernel_sink(nullptr);
+    cpu.backend.set_progress_thread(false);
+    EXPECT_EQ(kept.num_begun, rounds + 1);
+    EXPECT_EQ(kept.num_ended, rounds + 1);
+    const auto product = std::ranges::find(kept.kernels, Lane::compute, &KernelRecord::lane);
+    ASSERT_NE(product, kept.kernels.end());
+    EXPECT_EQ(std::ranges::count(kept.kernels, Lane::compute, &KernelRecord::lane), 1)
+        << "in tiles";
+    const auto ended_inside = std::ranges::count_if(kept.kernels, [&](const KernelRecord& kernel) {
+      return kernel.lane == Lane::tp && kernel.end_ns < product->end_ns;
+    });
+    EXPECT_GE(ended_inside, 2);
+    const ExecutorTimes& times = cpu.backend.times();
+    EXPECT_LT(times.idle_ns, (times.end_ns - times.begin_ns) / 10);
+    cpu.expect(x.tensor(), "sums of sums", [&](std::int64_t i) {
+      double sum = 0;
+      for (int rank = 0; rank < transport.size(); ++rank) sum += conformance::value_at(rank, i) / 4;
+      return sum * std::pow(transport.size(), rounds - 1);
+    });
+  });
+}
+
+/// One rank; `start` fails, or what is in flight does, but only for the progress thread.
+struct Broken final : Transport {
+  Broken(Transport& its_real, bool its_at_start)
+      : Transport{0, 1}, real{its_real}, at_start{its_at_start} {}
+  [[nodiscard]] std::string_view name() const override { return "broken"; }
+  void connect(const Group&, Lane) override {}
+  void start(const Op&, Lane) override {
+    if (at_start) throw PeerError{"the cable is out"};
+  }
+  [[nodiscard]] bool test(Lane) override {
+    if (std::this_thread::get_id() != home) throw PeerError{"the cable is out"};
+    return false;
+  }
+  [[nodiscard]] const std::vector<Endpoint>& endpoints() const override { return real.endpoints(); }
+  [[nodiscard]] std::string find_dead_peer() override { return {}; }
+  [[nodiscard]] std::string give_up() override { return {}; }
+  [[noreturn]] void abort(int code) override { std::_Exit(code); }
+  void start_exchange(std::span<const std::byte>, std::span<std::byte>) override {}
+  [[nodiscard]] bool test_exchange() override { return true; }
+  Transport& real;
+  bool at_start;
+  std::thread::id home{std::this_thread::get_id()};
+};
 
 TEST(CpuBackend, KeepsTheTypeOfAnErrorOfCommunication) {
   run_threads(1, [](Transport& transport) {
-    struct Broken final : Transport {
-      explicit Broken(Transport& its_real) : Transport{0, 1}, real{its_real} {}
-      [[nodiscard]] std::string_view name() const override { return "broken"; }
-      void connect(const Group&, Lane) override {}
-      void start(const Op&, Lane) override { throw PeerError{"the cable is out"}; }
-      [[nodiscard]] bool test(Lane) override { return true; }
-      [[nodiscard]] const std::vector<Endpoint>& endpoints() const override {
-        return real.endpoints();
-      }
-      [[nodiscard]] std::string find_dead_peer() override { return {}; }
-      [[nodiscard]] std::string give_up() override { return {}; }
-      [[noreturn]] void abort(int code) override { std::_Exit(code); }
-      void start_exchange(std::span<const std::byte>, std::span<std::byte>) override {}
-      [[nodiscard]] bool test_exchange() override { return true; }
-      Transport& real;
-    } broken{transport};
+    Broken broken{transport, true};
     CpuRank cpu{broken};
     const Buffer x = cpu.integers({4}, DType::f32, 0);
     all_reduce(cpu.rank, x.tensor(), cpu.tp, Lane::tp);
     EXPECT_THAT([&] { cpu.rank.synchronize(); },
                 testing::ThrowsMessage<PeerError>("-: all_reduce: the cable is out"));
+  });
+}
+
+TEST(CpuBackend, AnErrorOfTheProgressThreadComesWithItsOpAndType) {
+  run_threads(1, [](Transport& transport) {
+    Broken broken{transport, false};
+    broken.set_wait_policy({.timeout_s = 20});
+    CpuRank cpu{broken};
+    const Buffer x = cpu.integers({4}, DType::f32, 0);
+    const Buffer a = cpu.integers({512, 512}, DType::f32, 1);
+    const Buffer c = cpu.integers({512, 512}, DType::f32, 2);
+    cpu.backend.set_progress_thread(true);
+    const auto scope = cpu.rank.scope("head");
+    all_reduce(cpu.rank, x.tensor(), cpu.tp, Lane::tp);
+    const auto inner = cpu.rank.scope("product");
+    for (int i = 0; i < 50; ++i) matmul(cpu.rank, a.tensor(), a.tensor(), c.tensor());
+    EXPECT_THAT([&] { cpu.rank.synchronize(); },
+                testing::ThrowsMessage<PeerError>("head: all_reduce: the cable is out"));
+    fill(cpu.rank, c.tensor(), 1.0F);  // the thread is there for what comes next
+    cpu.rank.synchronize();
   });
 }
 
