@@ -1,0 +1,106 @@
+// All-gather context parallelism: its op lists on the record backend, and its values against one
+// rank.
+
+#include "tests/context/records.hpp"
+
+namespace shardmark {
+namespace {
+
+using test::all_cases;
+using test::all_masks;
+using test::all_orders;
+using test::CoreCase;
+using test::Data;
+using test::Mask;
+using test::RecordedSteps;
+
+constexpr ContextKind kind = ContextKind::all_gather;
+const std::vector<int> all_ranks{1, 2, 3, 4, 8};
+
+/// With the heads in one piece and in two.
+std::vector<CoreCase> with_chunks(std::vector<int> ranks) {
+  std::vector<CoreCase> cases;
+  for (CoreCase& c : all_cases(kind, std::move(ranks))) {
+    cases.push_back(c);
+    c.config.context.head_chunks = 2;
+    if (c.config.overlap) cases.push_back(c);
+  }
+  return cases;
+}
+
+TEST(Gather, IsFreeOfRacesMatchedAndFinishes) {
+  for (const CoreCase& c : with_chunks(all_ranks)) test::expect_clean(c);
+}
+
+TEST(Gather, ComputesEveryVisiblePairOnce) {
+  for (const CoreCase& c : with_chunks(all_ranks)) test::expect_flops_of_the_whole(c);
+}
+
+TEST(Gather, EveryFenceIsNeeded) {
+  int num_deleted = 0;
+  for (const CoreCase& c : with_chunks({2, 3, 4}))
+    if (c.config.overlap) num_deleted += test::expect_every_fence_needed(c);
+  EXPECT_GT(num_deleted, 1000);
+}
+
+TEST(Gather, MovesTheBytesOfTheFormulaWhateverTheMask) {
+  for (CoreCase c : with_chunks(all_ranks))
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      c.config.dtype = dtype;
+      const RecordedSteps steps{c};
+      const double whole = static_cast<double>(2 * c.config.batch * c.config.seq *
+                                               c.config.kv_heads * c.config.head_dim);
+      const double others = (c.ranks - 1.0) / c.ranks;
+      for (int rank = 0; rank < c.ranks; ++rank) {
+        EXPECT_NEAR(steps.bytes_wire(rank, "fwd"),
+                    others * whole * static_cast<double>(size_of(dtype)), 0.5)
+            << c;
+        EXPECT_NEAR(steps.bytes_wire(rank, "bwd"), others * whole * 4, 0.5) << c;
+      }
+    }
+}
+
+/// The own part's compute waits for no exchange, and with it in pieces, a piece of the heads hides
+/// the exchange of its neighbour.
+TEST(Gather, HidesBehindWhatNeedsNoExchange) {
+  CoreCase c = core_case(kind, TokenOrder::zigzag, 4, all_masks().front(), true);
+  c.config.context.head_chunks = 2;
+  const RecordedSteps steps{c};
+  for (const std::vector<OpRecord>& ops : steps.ops) {
+    std::vector<std::string_view> order;
+    for (const OpRecord& record : ops) {
+      const bool waits = std::holds_alternative<Await>(record.op) && record.lane == Lane::compute;
+      const bool matters = std::holds_alternative<Attention>(record.op) ||
+                           std::holds_alternative<AllGather>(record.op);
+      if (record.path->starts_with("fwd") && (waits || matters))
+        order.push_back(name_of(record.op));
+    }
+    EXPECT_THAT(order, testing::ElementsAre("all_gather", "attention", "await", "all_gather",
+                                            "attention", "attention", "attention", "attention",
+                                            "await", "attention", "attention", "attention"));
+  }
+}
+
+class GatherValues : public testing::TestWithParam<int> {};
+
+TEST_P(GatherValues, EqualOneRank) {
+  for (const TokenOrder order : all_orders)
+    for (const Mask& mask : all_masks())
+      for (const int kv_heads : {4, 2, 1})
+        for (const DType dtype : {DType::f32, DType::bf16}) {
+          if (GetParam() == 8 && kv_heads != 2) continue;
+          CoreCase c = core_case(kind, order, GetParam(), mask, kv_heads != 2);
+          c.config.kv_heads = kv_heads;
+          c.config.dtype = dtype;
+          c.config.context.head_chunks = 2;
+          c.config.batch = kv_heads == 1 ? 1 : 2;
+          test::expect_equal_to_serial<test::ReferenceHost>(c, Data::exact, 0);
+          test::expect_equal_to_serial<test::ReferenceHost>(c, Data::random,
+                                                            dtype == DType::bf16 ? 2e-2 : 2e-6);
+        }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, GatherValues, testing::ValuesIn(all_ranks));
+
+}  // namespace
+}  // namespace shardmark

@@ -1,0 +1,157 @@
+// Ring Attention: its op lists on the record backend, and its values against one rank.
+
+#include "tests/context/records.hpp"
+
+#include <chrono>
+
+namespace shardmark {
+namespace {
+
+using test::all_cases;
+using test::all_masks;
+using test::all_orders;
+using test::CoreCase;
+using test::Data;
+using test::Mask;
+using test::RecordedSteps;
+
+const std::vector<int> all_ranks{1, 2, 3, 4, 8};
+
+TEST(Ring, IsFreeOfRacesMatchedAndFinishes) {
+  for (const CoreCase& c : all_cases(ContextKind::ring, all_ranks)) test::expect_clean(c);
+}
+
+TEST(Ring, ComputesEveryVisiblePairOnce) {
+  for (const CoreCase& c : all_cases(ContextKind::ring, all_ranks))
+    test::expect_flops_of_the_whole(c);
+}
+
+TEST(Ring, EveryFenceIsNeeded) {
+  int num_deleted = 0;
+  for (const CoreCase& c : all_cases(ContextKind::ring, {2, 3, 4}))
+    if (c.config.overlap) num_deleted += test::expect_every_fence_needed(c);
+  EXPECT_GT(num_deleted, 1000);
+}
+
+double part_bytes(const CoreCase& c, DType dtype) {
+  return static_cast<double>(2 * c.config.batch * c.config.seq / c.ranks * c.config.kv_heads *
+                             c.config.head_dim * size_of(dtype));
+}
+
+TEST(Ring, MovesTheBytesOfTheFormulaUnderFullAttention) {
+  for (const int ranks : all_ranks)
+    for (const TokenOrder order : all_orders)
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        CoreCase c = core_case(ContextKind::ring, order, ranks, all_masks().front(), true);
+        c.config.dtype = dtype;
+        const RecordedSteps steps{c};
+        for (int rank = 0; rank < ranks; ++rank) {
+          EXPECT_EQ(steps.bytes_wire(rank, "fwd"), (ranks - 1) * part_bytes(c, dtype)) << c;
+          EXPECT_EQ(steps.bytes_wire(rank, "bwd"),
+                    (ranks - 1) * (part_bytes(c, dtype) + part_bytes(c, DType::f32)))
+              << c;
+        }
+      }
+}
+
+/// Counted from the masks by themselves: a part passes from hand to hand up to the last member that
+/// sees any of it, its gradients from the first such member on to the owner.
+TEST(Ring, MovesPartsOnlyAsFarAsTheyAreNeeded) {
+  for (const CoreCase& c : all_cases(ContextKind::ring, all_ranks)) {
+    const Visibility visibility{c.config.causal, c.config.window, c.config.starts};
+    const auto places = [&](int part) {
+      return places_of(c.config.context.order, c.config.seq, c.ranks, part);
+    };
+    double moves = 0, gradient_moves = 0;
+    for (int part = 0; part < c.ranks; ++part) {
+      std::vector<int> distances;
+      for (int distance = 1; distance < c.ranks; ++distance)
+        if (visible_pairs(visibility, places((part + distance) % c.ranks), places(part)) > 0)
+          distances.push_back(distance);
+      if (distances.empty()) continue;
+      moves += distances.back();
+      gradient_moves += c.ranks - distances.front();
+    }
+    const RecordedSteps steps{c};
+    double forward = 0, backward = 0;
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      forward += steps.bytes_sent(rank, "fwd");
+      backward += steps.bytes_sent(rank, "bwd");
+    }
+    EXPECT_EQ(forward, moves * part_bytes(c, c.config.dtype)) << c;
+    EXPECT_EQ(backward,
+              moves * part_bytes(c, c.config.dtype) + gradient_moves * part_bytes(c, DType::f32))
+        << c;
+  }
+}
+
+TEST(Ring, LeavesOutTheStepsThatNobodySees) {
+  const Mask& causal = all_masks()[1];
+  const RecordedSteps contiguous{
+      core_case(ContextKind::ring, TokenOrder::contiguous, 4, causal, true)};
+  const RecordedSteps zigzag{core_case(ContextKind::ring, TokenOrder::zigzag, 4, causal, true)};
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(contiguous.num_attentions(rank), rank + 1);
+    EXPECT_EQ(zigzag.num_attentions(rank), 4);
+  }
+}
+
+/// One exchange in flight behind one block of compute: nothing that computes waits for the exchange
+/// of its own step.
+TEST(Ring, ExchangesHideBehindTheStepsCompute) {
+  const CoreCase c = core_case(ContextKind::ring, TokenOrder::zigzag, 4, all_masks().front(), true);
+  const RecordedSteps steps{c};
+  for (const std::vector<OpRecord>& ops : steps.ops) {
+    const OpRecord* exchange = nullptr;
+    int num_behind = 0;
+    for (const OpRecord& record : ops) {
+      if (std::holds_alternative<SendRecv>(record.op)) exchange = &record;
+      if (std::holds_alternative<Await>(record.op) && record.lane == Lane::compute)
+        exchange = nullptr;
+      const bool computes = std::holds_alternative<Attention>(record.op) ||
+                            std::holds_alternative<AttentionBackward>(record.op);
+      if (computes && exchange != nullptr) {
+        EXPECT_EQ(*record.path, *exchange->path);
+        ++num_behind;
+      }
+    }
+    EXPECT_EQ(num_behind, 3 + 4);  // K and V in the first three steps, then gradients
+  }
+}
+
+class RingValues : public testing::TestWithParam<int> {};
+
+TEST_P(RingValues, EqualOneRank) {
+  for (const TokenOrder order : all_orders)
+    for (const Mask& mask : all_masks())
+      for (const int kv_heads : {4, 2, 1})
+        for (const DType dtype : {DType::f32, DType::bf16}) {
+          if (GetParam() == 8 && kv_heads != 2) continue;
+          CoreCase c = core_case(ContextKind::ring, order, GetParam(), mask, kv_heads != 2);
+          c.config.kv_heads = kv_heads;
+          c.config.dtype = dtype;
+          c.config.batch = kv_heads == 1 ? 1 : 2;
+          test::expect_equal_to_serial<test::ReferenceHost>(c, Data::exact, 0);
+          test::expect_equal_to_serial<test::ReferenceHost>(c, Data::random,
+                                                            dtype == DType::bf16 ? 2e-2 : 2e-6);
+        }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RingValues, testing::ValuesIn(all_ranks));
+
+TEST(Ring, OfAMillionTokensOn256RanksIsChecked) {
+  for (const TokenOrder order : all_orders) {
+    const auto begin = std::chrono::steady_clock::now();
+    const RecordedSteps steps{test::million_tokens(ContextKind::ring, order, all_masks()[1])};
+    EXPECT_THAT(check_matching(steps.ops), testing::IsEmpty());
+    EXPECT_THAT(find_deadlock(steps.ops), testing::IsEmpty());
+    for (const std::vector<OpRecord>& ops : steps.ops)
+      ASSERT_THAT(find_races(ops), testing::IsEmpty());
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    RecordProperty(std::string{name_of(order)}, std::to_string(passed.count()) + " s");
+    EXPECT_LT(passed.count(), 30) << name_of(order);
+  }
+}
+
+}  // namespace
+}  // namespace shardmark
