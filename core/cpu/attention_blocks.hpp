@@ -34,12 +34,6 @@ struct Block {
     return {std::clamp<std::int64_t>(range.first - key, 0, cols),
             std::clamp<std::int64_t>(range.last - key, 0, cols)};
   }
-  /// One row, with the columns it sees.
-  [[nodiscard]] Block only(std::int64_t row) const {
-    const KeyRange range = visible_in(row);
-    return {query + row, range.count() > 0 ? 1 : 0, key + range.first, range.count(), ranges + row,
-            true};
-  }
 };
 /// That of queries [query, query + rows) and `keys`; `ranges` is of query 0. No rows if nothing is
 /// seen.

@@ -9,10 +9,10 @@
 namespace shardmark::kernels {
 namespace {
 
-// Queries and keys per block of scores. Half as many queries as keys waste less above the diagonal
-// than square blocks.
-constexpr std::int64_t query_block = 128;
+// Queries and keys per block of scores, and queries of those partly masked.
+constexpr std::int64_t query_block = 256;
 constexpr std::int64_t key_block = 256;
+constexpr std::int64_t partial_rows = 64;
 
 /// Hands out parts of a thread's scratch.
 class Carver {
@@ -62,37 +62,18 @@ void find_ranges(const AttentionShape& s, const Ranges& ranges) {
       ranges.of_run[i][row] = visible_keys(visibility, queries[row], keys.runs[i]);
 }
 
-/// Rows of one head as f32, `stride` elements apart.
-struct HeadRows {
-  float* data{nullptr};
-  std::int64_t stride{0};
-  [[nodiscard]] float* row(std::int64_t r) const { return data + r * stride; }
-  [[nodiscard]] HeadRows at(std::int64_t r) const { return {row(r), stride}; }
-  [[nodiscard]] SgemmOperand from(std::int64_t r, bool transposed = false) const {
-    return {row(r), stride, transposed};
-  }
-  [[nodiscard]] SgemmResult to(std::int64_t r) const { return {row(r), stride}; }
-};
-/// f32 where it lies, anything else copied to `copy`.
-HeadRows rows_of(const Tensor& x, std::int64_t token, std::int64_t head, std::int64_t rows,
-                 std::int64_t head_dim, float* copy) {
-  if (x.dtype == DType::f32)
-    return {x.as<float>() + token * x.row_stride + head * head_dim, x.row_stride};
-  gather_head(x, token, head, rows, head_dim, copy);
-  return {copy, head_dim};
-}
-
-/// Calls body(block) for what is seen of a block; row by row if rows are masked differently and an
-/// infinity or NaN times a masked zero would be NaN.
+/// Calls body(block) for what is seen of these queries and keys. Partly masked blocks are cut into
+/// few rows, which wastes less above the diagonal; into single rows, of which nothing is masked, if
+/// there is an infinity or NaN, because times a masked zero it would be NaN.
 template <class Body>
-void for_seen(const Block& block, bool finite, const Body& body) {
-  if (block.rows == 0) return;
-  if (block.whole || finite) {
-    body(block);
-    return;
-  }
-  for (std::int64_t r = 0; r < block.rows; ++r)
-    if (const Block row = block.only(r); row.rows > 0) body(row);
+void for_seen(const KeyRange* ranges, std::int64_t query, std::int64_t rows, KeyRange keys,
+              bool finite, const Body& body) {
+  const Block block = block_of(ranges, query, rows, keys);
+  const std::int64_t step = block.whole ? block.rows : (finite ? partial_rows : 1);
+  const std::int64_t end = block.query + block.rows;
+  for (std::int64_t i = block.query; i < end; i += step)
+    if (const Block part = block_of(ranges, i, std::min(step, end - i), keys); part.rows > 0)
+      body(part);
 }
 
 // ------------------------------------------------------------------------------------ forward
@@ -104,24 +85,22 @@ struct ForwardScratch {
 ForwardScratch scratch_of(Carver& carver, const Attention& op) {
   const AttentionShape& s = op.shape;
   const std::int64_t rows = std::min(query_block, s.seq);
-  const std::int64_t copied = op.k.dtype == DType::f32 ? 0 : s.num_keys() * s.head_dim;
   ForwardScratch scratch{};
   scratch.q = carver.take(rows * s.head_dim);
-  scratch.k = carver.take(copied);
-  scratch.v = carver.take(copied);
+  for (float** head : {&scratch.k, &scratch.v}) *head = carver.take(s.num_keys() * s.head_dim);
   scratch.scores = carver.take(rows * std::min(key_block, s.num_keys()));
   scratch.state = {carver.take(rows), carver.take(rows), carver.take(rows * s.head_dim)};
   return scratch;
 }
 
 void forward_block(const AttentionShape& s, const Block& b, std::int64_t first_query,
-                   const HeadRows& k, const HeadRows& v, const ForwardScratch& w) {
+                   const float* k, const float* v, const ForwardScratch& w) {
   const std::int64_t d = s.head_dim, row = b.query - first_query;
   const Online state{w.state.most + row, w.state.total + row, w.state.output + row * d};
-  sgemm({b.rows, b.cols, d, score_scale(s)}, {w.q + row * d, d}, k.from(b.key, true),
+  sgemm({b.rows, b.cols, d, score_scale(s)}, {w.q + row * d, d}, {k + b.key * d, d, true},
         {w.scores, b.cols});
   online_softmax(b, w.scores, state, d);
-  sgemm({b.rows, d, b.cols, 1.0F, true}, {w.scores, b.cols}, v.from(b.key), {state.output, d});
+  sgemm({b.rows, d, b.cols, 1.0F, true}, {w.scores, b.cols}, {v + b.key * d, d}, {state.output, d});
 }
 
 void forward_head(const Attention& op, const Ranges& ranges, std::int64_t task,
@@ -130,8 +109,8 @@ void forward_head(const Attention& op, const Ranges& ranges, std::int64_t task,
   const std::int64_t d = s.head_dim, num_keys = s.num_keys();
   const std::int64_t batch = task / s.heads, head = task % s.heads;
   const std::int64_t kv_head = head / (s.heads / s.kv_heads);
-  const HeadRows k = rows_of(op.k, batch * num_keys, kv_head, num_keys, d, w.k);
-  const HeadRows v = rows_of(op.v, batch * num_keys, kv_head, num_keys, d, w.v);
+  gather_head(op.k, batch * num_keys, kv_head, num_keys, d, w.k);
+  gather_head(op.v, batch * num_keys, kv_head, num_keys, d, w.v);
   const bool finite = is_finite(op.v, batch * num_keys, kv_head, num_keys, d);
   for (std::int64_t i = 0; i < s.seq; i += query_block) {
     const std::int64_t rows = std::min(query_block, s.seq - i), token = batch * s.seq + i;
@@ -145,12 +124,12 @@ void forward_head(const Attention& op, const Ranges& ranges, std::int64_t task,
     }
     for (std::size_t run = 0; run < 2 && ranges.of_run[run] != nullptr; ++run) {
       const KeyRange* const seen = ranges.of_run[run];
-      const std::int64_t first_key = ranges.first_key[run];
-      const HeadRows run_k = k.at(first_key), run_v = v.at(first_key);
+      const std::int64_t first_key = ranges.first_key[run] * d;
       const KeyRange keys = seen_by(seen + i, rows);
       for (std::int64_t j = keys.first; j < keys.last; j += key_block) {
-        for_seen(block_of(seen, i, rows, {j, std::min(j + key_block, keys.last)}), finite,
-                 [&](const Block& b) { forward_block(s, b, i, run_k, run_v, w); });
+        for_seen(
+            seen, i, rows, {j, std::min(j + key_block, keys.last)}, finite,
+            [&](const Block& b) { forward_block(s, b, i, w.k + first_key, w.v + first_key, w); });
         after_block();
       }
     }
@@ -181,6 +160,14 @@ BackwardScratch scratch_of(Carver& carver, const AttentionBackward& op) {
   return scratch;
 }
 
+/// Rows of one head as f32, `stride` elements apart.
+struct HeadRows {
+  float* data;
+  std::int64_t stride;
+  [[nodiscard]] float* row(std::int64_t r) const { return data + r * stride; }
+  [[nodiscard]] HeadRows at(std::int64_t r) const { return {row(r), stride}; }
+  [[nodiscard]] SgemmResult result() const { return {data, stride}; }
+};
 /// Where the f32 sums of one head's gradient lie: in the tensor if it can hold them. Zero before
 /// unless they accumulate.
 HeadRows sums_of(const Tensor& gradient, std::int64_t token, std::int64_t head, std::int64_t rows,
@@ -195,7 +182,8 @@ HeadRows sums_of(const Tensor& gradient, std::int64_t token, std::int64_t head, 
 
 /// The keys of a block of scores and where their gradients go; row 0 is the block's first key.
 struct Keys {
-  HeadRows k, v, dk, dv;
+  const float *k, *v;
+  HeadRows dk, dv;
 };
 
 void backward_block(const AttentionBackward& op, const Block& b, std::int64_t batch,
@@ -204,17 +192,18 @@ void backward_block(const AttentionBackward& op, const Block& b, std::int64_t ba
   const AttentionShape& s = op.shape;
   const std::int64_t d = s.head_dim, token = batch * s.seq + b.query;
   const float scale = score_scale(s);
-  const HeadRows q = rows_of(op.q, token, head, b.rows, d, w.q);
-  const HeadRows d_o = rows_of(op.d_o, token, head, b.rows, d, w.d_o);
+  gather_head(op.q, token, head, b.rows, d, w.q);
+  gather_head(op.d_o, token, head, b.rows, d, w.d_o);
+  const SgemmOperand q{w.q, d}, d_o{w.d_o, d};
   const float* const lse = op.lse.as<float>() + (batch * s.heads + head) * s.seq + b.query;
-  sgemm({b.rows, b.cols, d, scale}, q.from(0), keys.k.from(0, true), {w.scores, b.cols});
+  sgemm({b.rows, b.cols, d, scale}, q, {keys.k, d, true}, {w.scores, b.cols});
   recompute_softmax(b, w.scores, lse);
-  sgemm({b.cols, d, b.rows, 1.0F, true}, {w.scores, b.cols, true}, d_o.from(0), keys.dv.to(0));
+  sgemm({b.cols, d, b.rows, 1.0F, true}, {w.scores, b.cols, true}, d_o, keys.dv.result());
   between_products();
-  sgemm({b.rows, b.cols, d}, d_o.from(0), keys.v.from(0, true), {w.dscores, b.cols});
+  sgemm({b.rows, b.cols, d}, d_o, {keys.v, d, true}, {w.dscores, b.cols});
   softmax_gradient(b, w.scores, w.dscores, w.delta + b.query, scale);
-  sgemm({b.rows, d, b.cols, 1.0F, true}, {w.dscores, b.cols}, keys.k.from(0), dq.to(b.query));
-  sgemm({b.cols, d, b.rows, 1.0F, true}, {w.dscores, b.cols, true}, q.from(0), keys.dk.to(0));
+  sgemm({b.rows, d, b.cols, 1.0F, true}, {w.dscores, b.cols}, {keys.k, d}, dq.at(b.query).result());
+  sgemm({b.cols, d, b.rows, 1.0F, true}, {w.dscores, b.cols, true}, q, keys.dk.result());
   between_products();
 }
 
@@ -233,16 +222,16 @@ void backward_head(const AttentionBackward& op, const Ranges& ranges, std::int64
     const KeyRange all = seen_by(seen, s.seq);
     for (std::int64_t j = all.first; j < all.last; j += key_block) {
       const std::int64_t cols = std::min(key_block, all.last - j), key = ranges.first_key[run] + j;
-      const HeadRows k = rows_of(op.k, batch * s.num_keys() + key, kv_head, cols, d, w.k);
-      const HeadRows v = rows_of(op.v, batch * s.num_keys() + key, kv_head, cols, d, w.v);
+      gather_head(op.k, batch * s.num_keys() + key, kv_head, cols, d, w.k);
+      gather_head(op.v, batch * s.num_keys() + key, kv_head, cols, d, w.v);
       for (std::int64_t i = 0; i < s.seq; i += query_block) {
-        const Block block = block_of(seen, i, std::min(query_block, s.seq - i), {j, j + cols});
-        for_seen(block, finite, [&](const Block& b) {
-          const std::int64_t column = b.key - j;
-          backward_block(op, b, batch, head,
-                         {k.at(column), v.at(column), dk.at(key + column), dv.at(key + column)}, dq,
-                         w, after_products);
-        });
+        for_seen(
+            seen, i, std::min(query_block, s.seq - i), {j, j + cols}, finite, [&](const Block& b) {
+              const std::int64_t row = b.key - j;
+              backward_block(op, b, batch, head,
+                             {w.k + row * d, w.v + row * d, dk.at(key + row), dv.at(key + row)}, dq,
+                             w, after_products);
+            });
       }
     }
   }

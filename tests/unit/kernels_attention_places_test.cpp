@@ -322,17 +322,30 @@ TEST_F(AttentionPlacesTest, LargeLogitsNeitherOverflowNorGiveNaN) {
 }
 
 TEST_F(AttentionPlacesTest, MaskedBlocksAreNotComputed) {
-  // Half of all blocks of a causal mask and most of a window's: seen in the calls between blocks.
-  const auto blocks = [&](bool causal, std::int64_t window) {
-    const Problem p = problem({1, 4096, 1, 1, 4, causal, window}, DType::f32);
+  // Seen in the calls between blocks of both passes.
+  const auto blocks = [&](const AttentionShape& shape) {
+    const Problem p = problem(shape, DType::f32);
     hook_.wants = true;
     hook_.num_calls = 0;
     (void)at_once(p, DType::f32, DType::f32, run_kernel_);
     return hook_.num_calls;
   };
-  const int all = blocks(false, 0);
-  EXPECT_LE(blocks(true, 0), all * 56 / 100);
-  EXPECT_LE(blocks(true, 256), all * 15 / 100);
+  AttentionShape shape{1, 4096, 1, 1, 4, false};
+  const int all = blocks(shape);
+  shape.causal = true;
+  EXPECT_LE(blocks(shape), all * 7 / 10);
+  shape.window = 64;
+  EXPECT_LE(blocks(shape), all * 4 / 10);
+  // Four sequences of whole blocks.
+  const std::vector<std::int64_t> quarters{0, 1024, 2048, 3072};
+  shape = {1, 4096, 1, 1, 4, false};
+  shape.starts = quarters;
+  EXPECT_EQ(blocks(shape) * 4, all);
+  // No key at or before a query.
+  shape = {1, 4096, 1, 1, 4, true};
+  shape.queries = Places::all(4096);
+  shape.keys = {{Places::Run{4096, 4096, 1}, {}}};
+  EXPECT_EQ(blocks(shape), 0);
 }
 
 TEST_F(AttentionPlacesTest, ScratchStaysSmallAtAnyLength) {
