@@ -128,9 +128,11 @@ def save(run, out, figure, name, title, conventions, labels=None):
                 color="#666666")
     top += 0.12 + 0.16 * len(lines)
     if labels:
-        figure.legend(labels.values(), labels.keys(), fontsize=8, frameon=False, ncol=5,
+        # A letter takes about 0.058 inches.
+        columns = min(5, max(1, int(width / (0.058 * max(map(len, labels)) + 0.5))))
+        figure.legend(labels.values(), labels.keys(), fontsize=8, frameon=False, ncol=columns,
                       loc="upper left", bbox_to_anchor=(0.01, 1 - (top - 0.08) / height))
-        top += 0.04 + 0.16 * -(-len(labels) // 5)
+        top += 0.04 + 0.16 * -(-len(labels) // columns)
     figure.tight_layout(rect=(0, (0.15 + 0.12 * len(footer)) / height, 1, 1 - top / height))
     path = out / f"{name}.png"
     figure.savefig(path, dpi=130)

@@ -188,8 +188,8 @@ def draw_imported(left, right, rows, labels, label, **look):
 
 
 def finish_time_axes(left, right, sizes):
-    ticks = sorted(sizes)
-    ticks = ticks[::max(1, len(ticks) // 8)]
+    low, high = int(np.floor(np.log2(min(sizes)))), int(np.ceil(np.log2(max(sizes))))
+    ticks = [2 ** power for power in range(low, high + 1, max(1, -(-(high - low) // 8)))]
     for axes, label in ((left, "time of a call, µs"), (right, "busbw, GB/s (1e9 B)")):
         axes.set_xscale("log", base=2)
         # A group of one sends nothing: its busbw is 0, and there is no line.
@@ -203,12 +203,13 @@ def finish_time_axes(left, right, sizes):
 
 def plot_imported(imported, out):
     """A figure per collective, type and place, a line per run of a log."""
-    run = ImportedRuns(imported)
     sized = imported[(imported["bytes"] > 0) & imported["time_us"].notna()]
     kinds = sized.assign(dtype=sized["dtype"].map(lambda name: DTYPES.get(name, name)))
     for (collective, dtype, in_place), rows in kinds.groupby(
             ["collective", "dtype", "in_place"], sort=False, dropna=False):
-        parts = [str(collective)] + ([str(dtype)] if pd.notna(dtype) else [])
+        parts = [str(name) for name in (collective, dtype) if pd.notna(name)]
+        if pd.isna(collective):
+            parts.insert(0, "unnamed_collective")
         parts.append("in_place" if in_place else "out_of_place")
         name = "imported_" + "_".join(parts)
         if rows["bytes"].nunique() < 2:
@@ -221,10 +222,11 @@ def plot_imported(imported, out):
                           color=ALGORITHM_COLOURS[index % len(ALGORITHM_COLOURS)],
                           marker=MARKERS[index % len(MARKERS)])
         finish_time_axes(left, right, rows["bytes"].unique())
-        fastest = rows.loc[rows["time_us"].idxmin()]
-        plot.save(run, out, figure, name,
-                  f"{parts[0].replace('_', '-')}: from {time_text(fastest['time_us'])} at "
-                  f"{size_text(fastest['bytes'])} bytes",
+        medians = rows.groupby(["tool", "file", "run", "bytes"])["time_us"].median()
+        fastest = medians.idxmin()
+        plot.save(ImportedRuns(rows), out, figure, name,
+                  f"{parts[0].replace('_', '-')}: {time_text(medians.min())} at best, at "
+                  f"{size_text(fastest[-1])} bytes",
                   ", ".join(part.replace("_", " ") for part in parts) + ", as the logs have it. "
                   "nccl-tests prints the ranks' average unless its -a says otherwise, OSU the "
                   "average; busbw is the log's own, and has no line where a log has none.", labels)
@@ -237,7 +239,7 @@ def plot_time(run, out, imported, style):
             print(f"time_and_busbw_{name}: left out, a single size")
             continue
         figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5.4))
-        labels = {}
+        labels, sizes = {}, set(rows["size_bytes"])
         for algorithm, part in rows.groupby("algorithm", sort=False):
             colour, marker = style[algorithm]
             time, rate = line_of(part, "time_us_p50"), line_of(part, "busbw_GBps")
@@ -259,6 +261,7 @@ def plot_time(run, out, imported, style):
             look = dict(color=GREY, marker="xd+*1"[index % 5], markersize=5, linestyle="--",
                         linewidth=0.9)
             draw_imported(left, right, theirs, labels, label, **look)
+            sizes |= set(theirs["bytes"])
         changes = crossovers(rows)
         for size, before, after in changes:
             for axes in (left, right):
@@ -266,7 +269,7 @@ def plot_time(run, out, imported, style):
             left.annotate(f"{after} from {size_text(2 ** round(np.log2(size)))}", (size, 1),
                           xycoords=("data", "axes fraction"), rotation=90, fontsize=7, va="top",
                           ha="right", color="#444444")
-        finish_time_axes(left, right, rows["size_bytes"].unique())
+        finish_time_axes(left, right, sizes)
         changes_text = "Dotted uprights: the fastest algorithm changes. " if changes else ""
         bands_text = ("; the band is the 10th to the 99th percentile"
                       if rows["algorithm"].nunique() <= MAX_BANDS else "")
