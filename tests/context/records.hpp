@@ -127,16 +127,4 @@ inline int expect_every_fence_needed(const CoreCase& c) {
   return num_deleted;
 }
 
-/// Sizes that a ring of 256 ranks has with a million tokens.
-inline CoreCase million_tokens(ContextKind kind, TokenOrder order, const Mask& mask) {
-  CoreCase c = core_case(kind, order, 256, mask, true);
-  c.config.batch = 1;
-  c.config.seq = 1 << 20;
-  c.config.heads = 32;
-  c.config.kv_heads = 8;
-  c.config.head_dim = 128;
-  c.config.dtype = DType::bf16;
-  return c;
-}
-
 }  // namespace shardmark::test

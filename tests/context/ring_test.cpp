@@ -2,8 +2,6 @@
 
 #include "tests/context/records.hpp"
 
-#include <chrono>
-
 namespace shardmark {
 namespace {
 
@@ -138,20 +136,6 @@ TEST_P(RingValues, EqualOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, RingValues, testing::ValuesIn(all_ranks));
-
-TEST(Ring, OfAMillionTokensOn256RanksIsChecked) {
-  for (const TokenOrder order : all_orders) {
-    const auto begin = std::chrono::steady_clock::now();
-    const RecordedSteps steps{test::million_tokens(ContextKind::ring, order, all_masks()[1])};
-    EXPECT_THAT(check_matching(steps.ops), testing::IsEmpty());
-    EXPECT_THAT(find_deadlock(steps.ops), testing::IsEmpty());
-    for (const std::vector<OpRecord>& ops : steps.ops)
-      ASSERT_THAT(find_races(ops), testing::IsEmpty());
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-    RecordProperty(std::string{name_of(order)}, std::to_string(passed.count()) + " s");
-    EXPECT_LT(passed.count(), 30) << name_of(order);
-  }
-}
 
 }  // namespace
 }  // namespace shardmark
