@@ -20,11 +20,23 @@ namespace {
 std::vector<Recording> record_ranks(const Case& config, int num_threads) {
   std::vector<Recording> ranks;
   LayerConfig layer = config.layer;
-  for (int rank = 0; rank < config.layer.parallel.tp.size; ++rank) {
-    layer.parallel.tp.position = rank;
+  for (int rank = 0; rank < config.layer.parallel.num_ranks(); ++rank) {
+    layer.parallel = config.layer.parallel.at(0, rank);
     ranks.push_back(record_program(layer, config.phase, num_threads));
   }
   return ranks;
+}
+
+/// --algorithm: the ops, bytes and scratch of the plans. All ranks are taken to be on one host.
+void apply_plans(std::vector<Recording>& ranks, const PlanChoice& plans) {
+  if (plans.algorithms.empty()) return;
+  const std::vector<int> hosts(ranks.size(), 0);
+  for (Recording& rank : ranks) {
+    PlannedProgram planned = plan_program(rank.ops, plans, hosts);
+    rank.ops = std::move(planned.ops);
+    rank.workspace_bytes += planned.scratch_bytes;
+    rank.bytes_wire = planned.bytes_sent;
+  }
 }
 
 /// "matmul 24 (12.3 GFLOP), ..." in order of first appearance.
@@ -130,6 +142,7 @@ std::size_t print_case(std::ostream& out, const Options& options, const Case& co
     return 0;
   }
   std::vector<Recording> ranks = record_ranks(config, options.runner.threads_per_rank);
+  apply_plans(ranks, options.runner.plans);
   const ModelFlops flops = model_flops(config.layer, config.phase);
   out << fmt::format(
       "  model FLOPs over all ranks: {:.3f} GFLOP causal, {:.3f} GFLOP full; executed by rank 0: "

@@ -28,6 +28,14 @@ TEST(DryRun, ShowsWorkBytesMemoryAndChecks) {
                           HasSubstr("no race, all collectives match, no deadlock")));
 }
 
+TEST(DryRun, PlansOfAnAlgorithmCount) {
+  const std::string text = dry_run_text(
+      {"--tp", "3", "--hidden", "192", "--heads", "3", "--seq", "64", "--algorithm", "tp=ring"});
+  EXPECT_THAT(text, AllOf(HasSubstr("send_recv"), HasSubstr("combine"),
+                          testing::Not(HasSubstr("    all_reduce")),
+                          HasSubstr("no race, all collectives match, no deadlock")));
+}
+
 TEST(DryRun, VerboseListsEveryOperation) {
   const std::vector<std::string> brief{"--tp", "2", "--hidden", "256", "--seq", "64"};
   std::vector<std::string> verbose = brief;
