@@ -51,17 +51,20 @@ void check_masks(const ModelShape& shape) {
         message("seqlens add up to ", sum, ", not to seq ", shape.seq, "; try seq ", sum)};
 }
 
+void check_degree(const ContextParallel& context) {
+  if (context.ulysses >= 1 && context.cp.size % context.ulysses == 0) return;
+  int nearest = std::clamp(context.ulysses, 1, context.cp.size);
+  while (context.cp.size % nearest != 0) --nearest;
+  throw InputError{message("ulysses ", context.ulysses, " does not divide cp ", context.cp.size,
+                           "; try ", nearest)};
+}
+
 void check_context(const LayerConfig& config) {
   const ContextParallel& context = config.parallel.context;
   if (config.block == BlockKind::model)
     throw InputError{
         message("a model is not offered with cp ", context.cp.size, "; try scope block, or cp 1")};
-  if (context.ulysses < 1 || context.cp.size % context.ulysses != 0) {
-    std::int64_t nearest = std::clamp(context.ulysses, 1, context.cp.size);
-    while (context.cp.size % nearest != 0) --nearest;
-    throw InputError{message("ulysses ", context.ulysses, " does not divide cp ", context.cp.size,
-                             "; try ", nearest)};
-  }
+  if (context.kind == ContextKind::hybrid) check_degree(context);
   const std::int64_t unit = token_unit(config.parallel);
   const std::int64_t below = config.shape.seq / unit * unit;
   if (below != config.shape.seq)

@@ -8,13 +8,15 @@
 #include "core/record/matching.hpp"
 #include "core/record/mutate.hpp"
 #include "core/record/races.hpp"
+#include "core/reference/backend.hpp"
 #include "layers/check.hpp"
 #include "layers/volume.hpp"
 #include "tests/context/programs.hpp"
 
 #include <gmock/gmock.h>
 
-#include <mutex>
+#include <algorithm>
+#include <map>
 
 namespace shardmark {
 namespace {
@@ -87,7 +89,7 @@ TEST(ContextVolume, OfAnAttentionCoreIsTheTableOfTheLiterature) {
   for (const int cp : {2, 4, 8})
     for (const std::int64_t kv_heads : {8, 2}) {
       const double P = cp;
-      const double bs = 2.0 * 96, h = 64, h_kv = static_cast<double>(kv_heads) * 8, e = 2;
+      const double bs = 2.0 * 48, h = 64, h_kv = static_cast<double>(kv_heads) * 8, e = 2;
       const auto volume = [&](ContextKind kind, Phase phase) {
         ContextCase c = test::context_case(BlockKind::attention_core, kind, TokenOrder::zigzag, cp);
         c.config.shape.kv_heads = kv_heads;
@@ -124,7 +126,11 @@ TEST(ContextVolume, SaysWhatItCounts) {
 TEST(ContextTensors, TileTheWholeSequence) {
   for (const BlockKind block : {BlockKind::attention_core, BlockKind::linear_column,
                                 BlockKind::linear_row, BlockKind::block})
-    for (const ContextCase& c : test::all_kinds_with_tp(block)) {
+    for (ContextCase c : test::all_kinds_with_tp(block)) {
+      c.config.shape.seq = 32;
+      c.config.shape.head_dim = 2;
+      c.config.shape.hidden = 32;
+      c.config.shape.ffn = 32;
       std::map<std::string, std::vector<int>> holders;
       for (int rank = 0; rank < c.ranks(); ++rank) {
         const Recording recording = record_program(c.on(rank), Phase::forward, 1);
@@ -151,6 +157,55 @@ TEST(ContextTensors, TileTheWholeSequence) {
       EXPECT_GE(holders.size(), 3U);
       for (const auto& [name, held] : holders)
         EXPECT_THAT(held, testing::Each(held.front())) << c << ' ' << name;
+    }
+}
+
+/// What one rank needs to run.
+struct Host {
+  explicit Host(Transport& transport) : cpu{transport, arena, kernels} {}
+  Arena arena{std::int64_t{1} << 28U};
+  Kernels kernels{1, arena};
+  CpuBackend cpu;
+  ReferenceBackend unused;  ///< the serial side is f64 by itself
+};
+
+/// Checks the case on all its ranks against one rank in f64.
+void expect_equal_to_serial(const ContextCase& c) {
+  std::vector<CheckResult> results(static_cast<std::size_t>(c.ranks()));
+  run_threads(c.ranks(), [&](Transport& transport) {
+    transport.set_wait_policy({.yield = true, .timeout_s = 30});
+    Host host{transport};
+    const LayerConfig config = c.on(transport.rank());
+    connect_all(transport, record_program(config, Phase::step, 1).ops);
+    Rank rank{transport.rank(), c.mesh(), host.cpu};
+    results[static_cast<std::size_t>(transport.rank())] =
+        check_against_serial(rank, config, host.unused, 7);
+  });
+  for (const CheckResult& result : results) {
+    EXPECT_TRUE(result.pass) << c << ": " << result.problem;
+    EXPECT_GT(result.max_abs_err, 0) << c << " is compared with itself";
+  }
+}
+
+TEST(ContextValues, OfAttentionEqualOneRank) {
+  for (const int cp : {1, 2, 3, 4, 8})
+    for (const ContextCase& c : test::all_variants(BlockKind::attention_core, cp)) {
+      if (cp == 8 && c.mask != "causal") continue;
+      expect_equal_to_serial(c);
+    }
+}
+
+/// Bitwise on exact data first: `attention` has it.
+TEST(ContextValues, OfBlocksWithTpEqualOneRank) {
+  for (const BlockKind block : {BlockKind::attention, BlockKind::block, BlockKind::mlp})
+    for (ContextCase c : test::all_kinds_with_tp(block)) {
+      expect_equal_to_serial(c);
+      c.config.shape.positions = Positions::rotary;
+      c.config.shape.kv_heads = 2;
+      c.config.shape.mlp = MlpKind::swiglu;
+      test::set_mask(c, "packed");
+      c.config.dtype = DType::bf16;
+      expect_equal_to_serial(c);
     }
 }
 

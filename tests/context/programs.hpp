@@ -49,10 +49,10 @@ inline void set_mask(ContextCase& c, std::string_view mask) {
   c.config.shape.causal = mask != "full";
   c.config.shape.window = mask == "window" ? 11 : 0;
   c.config.shape.seqlens.clear();
-  if (mask == "packed") c.config.shape.seqlens = {10, 61, c.config.shape.seq - 71};
+  if (mask == "packed") c.config.shape.seqlens = {5, 30, c.config.shape.seq - 35};
 }
 
-/// 8 query heads that 1, 2, 4 and 8 ranks split, or 6 for 3 ranks, and 96 tokens.
+/// 8 query heads that 1, 2, 4 and 8 ranks split, or 6 for 3 ranks, and 48 tokens.
 inline ContextCase context_case(BlockKind block, ContextKind kind, TokenOrder order, int cp,
                                 int tp = 1) {
   ContextCase c;
@@ -63,7 +63,7 @@ inline ContextCase context_case(BlockKind block, ContextKind kind, TokenOrder or
   shape.head_dim = 8;
   shape.hidden = shape.heads * shape.head_dim;
   shape.ffn = 2 * shape.hidden;
-  shape.seq = 96;
+  shape.seq = 48;
   shape.batch = 2;
   c.config.parallel.tp.size = tp;
   ContextParallel& context = c.config.parallel.context;
@@ -81,10 +81,11 @@ inline void set_overlap(ContextCase& c) {
   c.config.parallel.context.head_chunks = 2;
 }
 
-/// All kinds in all orders that make a difference, on 2, 3, 4 and 8 ranks.
-inline std::vector<ContextCase> all_kinds(BlockKind block) {
+/// All kinds in all orders that make a difference.
+inline std::vector<ContextCase> all_kinds(BlockKind block,
+                                          const std::vector<int>& degrees = {2, 3, 4, 8}) {
   std::vector<ContextCase> cases;
-  for (const int cp : {2, 3, 4, 8})
+  for (const int cp : degrees)
     for (const TokenOrder order :
          {TokenOrder::contiguous, TokenOrder::zigzag, TokenOrder::striped}) {
       cases.push_back(context_case(block, ContextKind::ring, order, cp));
@@ -96,6 +97,26 @@ inline std::vector<ContextCase> all_kinds(BlockKind block) {
       cases.push_back(cases.back());
       cases.back().config.parallel.context.ulysses_outer = true;
     }
+  return cases;
+}
+
+/// What has to equal one rank: every kind and order on `cp` ranks with heads of their own, grouped
+/// and one for all, under every mask, in f32 and bf16.
+inline std::vector<ContextCase> all_variants(BlockKind block, int cp) {
+  std::vector<ContextCase> cases;
+  for (const ContextCase& c : all_kinds(block, {cp}))
+    for (const std::string_view mask : {"full", "causal", "window", "packed"})
+      for (const std::int64_t kv_heads :
+           {c.config.shape.heads, c.config.shape.heads == 6 ? std::int64_t{3} : std::int64_t{2},
+            std::int64_t{1}})
+        for (const DType dtype : {DType::f32, DType::bf16}) {
+          cases.push_back(c);
+          set_mask(cases.back(), mask);
+          cases.back().config.shape.kv_heads = kv_heads;
+          cases.back().config.dtype = dtype;
+          // Overlap is for half of them: it changes the order of ops, not what they compute.
+          if (cases.size() / 2 % 2 == 0) set_overlap(cases.back());
+        }
   return cases;
 }
 
