@@ -27,7 +27,7 @@ PreparedProgram prepare(Options options, const std::vector<std::string>& command
                                                              const InterruptFlag& interrupt) {
     Options mine = options;
     mine.runner.interrupted = [&interrupt] { return interrupt.is_set(); };
-    return run(mine, command_line, transport);
+    return run(tensor_parallel_bench(mine), mine, command_line, transport);
   };
   return program;
 }

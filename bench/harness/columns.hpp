@@ -1,6 +1,7 @@
 #pragma once
 
 #include "bench/harness/result.hpp"
+#include "bench/harness/tool.hpp"
 
 #include <span>
 #include <string>
@@ -14,27 +15,32 @@ inline constexpr int schema_version = 1;
 struct RunIdentity {
   std::string run_id;
   std::string backend{"cpu"}, transport;
+  Tool tool{Tool::tp};
 };
 struct Row {
   const Result& result;
   const RunIdentity& run;
 };
 
-/// One column of results.csv. This table is the only description of the file: header, rows, resume
-/// keys and the table in results/README.md come from it.
+/// One column of results.csv. The list of them is the only description of the file: header, rows,
+/// resume keys and the tables in results/README.md come from it.
 struct Column {
   /// key: always, and part of what makes two rows the same configuration; measured: rows that were
-  /// timed, also if a check failed; communicating: those of them with tp above 1. The cell is empty
-  /// otherwise.
+  /// timed, also if a check failed; communicating: those of them with several ranks. The cell is
+  /// empty otherwise.
   enum class Holds : std::uint8_t { key, always, measured, communicating };
+
+  /// Whose files have it.
+  enum class Of : std::uint8_t { both, tp, cp };
 
   std::string name, unit, meaning;
   Holds holds{Holds::always};
   std::string (*value)(const Row&){nullptr};
+  Of of{Of::both};
 
   [[nodiscard]] std::string cell(const Row& row) const;
 };
-[[nodiscard]] std::span<const Column> result_columns();
+[[nodiscard]] std::span<const Column> result_columns(Tool tool = Tool::tp);
 
 /// The columns of kernels.csv for one kernel of a row, after the row's key columns.
 struct KernelRow {
@@ -51,6 +57,6 @@ struct KernelColumn {
 [[nodiscard]] std::string row_key(const Row& row);
 
 /// The Markdown table of results/README.md: name, unit, meaning.
-[[nodiscard]] std::string columns_markdown();
+[[nodiscard]] std::string columns_markdown(Tool tool = Tool::tp);
 
 }  // namespace shardmark::bench

@@ -15,9 +15,9 @@ std::vector<std::string> names_of(const auto& columns) {
   return names;
 }
 
-std::vector<std::string> names_of_kernel_file() {
+std::vector<std::string> names_of_kernel_file(Tool tool) {
   std::vector<std::string> names;
-  for (const Column& column : result_columns())
+  for (const Column& column : result_columns(tool))
     if (column.holds == Column::Holds::key) names.push_back(column.name);
   std::ranges::move(names_of(kernel_columns()), std::back_inserter(names));
   return names;
@@ -28,14 +28,14 @@ std::string kernels_path(const std::string& folder) { return folder + "/kernels.
 
 /// A run that was killed may have kernels of a row that is not in results.csv, and will measure it
 /// again.
-void drop_unfinished_kernels(const std::string& folder) {
+void drop_unfinished_kernels(const std::string& folder, Tool tool) {
   const std::string path = kernels_path(folder);
   if (!std::filesystem::exists(path)) return;
-  const std::set<std::string> finished = finished_rows(folder);
+  const std::set<std::string> finished = finished_rows(folder, tool);
   const auto num_keys = static_cast<std::ptrdiff_t>(
-      std::ranges::count(result_columns(), Column::Holds::key, &Column::holds));
+      std::ranges::count(result_columns(tool), Column::Holds::key, &Column::holds));
   const auto rows = parse_csv(read_file(path));
-  if (rows.empty() || rows.front() != names_of_kernel_file()) return;
+  if (rows.empty() || rows.front() != names_of_kernel_file(tool)) return;
   std::string kept = csv_line(rows.front());
   for (std::size_t i = 1; i < rows.size(); ++i) {
     if (rows[i].size() != rows.front().size()) continue;
@@ -47,31 +47,34 @@ void drop_unfinished_kernels(const std::string& folder) {
   write_whole(path, kept);
 }
 
-const std::string& prepared(const std::string& folder, bool resume) {
-  if (resume) drop_unfinished_kernels(folder);
+const std::string& prepared(const std::string& folder, Tool tool, bool resume) {
+  if (resume) drop_unfinished_kernels(folder, tool);
   return folder;
 }
 
 }  // namespace
 
 ResultsCsv::ResultsCsv(const std::string& folder, RunIdentity run, bool resume)
-    : run_{std::move(run)}, file_{results_path(folder), names_of(result_columns()), resume} {}
+    : run_{std::move(run)},
+      file_{results_path(folder), names_of(result_columns(run_.tool)), resume} {}
 
 void ResultsCsv::add(const Outcome& row) {
   std::vector<std::string> cells;
-  for (const Column& column : result_columns()) cells.push_back(column.cell({row.result, run_}));
+  for (const Column& column : result_columns(run_.tool))
+    cells.push_back(column.cell({row.result, run_}));
   file_.append({cells});
 }
 
 KernelsCsv::KernelsCsv(const std::string& folder, RunIdentity run, bool resume)
     : run_{std::move(run)},
-      file_{kernels_path(prepared(folder, resume)), names_of_kernel_file(), resume} {}
+      file_{kernels_path(prepared(folder, run_.tool, resume)), names_of_kernel_file(run_.tool),
+            resume} {}
 
 void KernelsCsv::add(const Outcome& row) {
   std::vector<std::vector<std::string>> rows;
   for (const KernelSummary& kernel : row.result.kernels) {
     std::vector<std::string>& cells = rows.emplace_back();
-    for (const Column& column : result_columns())
+    for (const Column& column : result_columns(run_.tool))
       if (column.holds == Column::Holds::key) cells.push_back(column.cell({row.result, run_}));
     for (const KernelColumn& column : kernel_columns())
       cells.push_back(column.value({{row.result, run_}, kernel}));
@@ -79,11 +82,12 @@ void KernelsCsv::add(const Outcome& row) {
   if (!rows.empty()) file_.append(rows);
 }
 
-std::set<std::string> finished_rows(const std::string& folder) {
+std::set<std::string> finished_rows(const std::string& folder, Tool tool) {
+  const std::span<const Column> columns = result_columns(tool);
   std::set<std::string> keys;
   if (!std::filesystem::exists(results_path(folder))) return keys;
   const auto rows = parse_csv(read_file(results_path(folder)));
-  if (rows.empty() || rows.front() != names_of(result_columns()))
+  if (rows.empty() || rows.front() != names_of(columns))
     throw InputError{message(results_path(folder),
                              " has other columns than this version writes; use another --out, or "
                              "leave out --resume")};
@@ -96,8 +100,8 @@ std::set<std::string> finished_rows(const std::string& folder) {
     std::string key;
     bool failed = false;
     for (std::size_t c = 0; c < rows[i].size(); ++c) {
-      failed = failed || (result_columns()[c].name == "status" && rows[i][c] == "failed");
-      if (result_columns()[c].holds == Column::Holds::key) key += rows[i][c] + '\n';
+      failed = failed || (columns[c].name == "status" && rows[i][c] == "failed");
+      if (columns[c].holds == Column::Holds::key) key += rows[i][c] + '\n';
     }
     if (!failed) keys.insert(std::move(key));
   }

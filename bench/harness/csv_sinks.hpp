@@ -32,7 +32,7 @@ class KernelsCsv final : public ResultSink {
 };
 
 /// The keys (see row_key) of the rows in `folder`/results.csv; none when there is no such file.
-/// Throws InputError when its columns are not those of this version.
-[[nodiscard]] std::set<std::string> finished_rows(const std::string& folder);
+/// Throws InputError when its columns are not those of this version of the program.
+[[nodiscard]] std::set<std::string> finished_rows(const std::string& folder, Tool tool = Tool::tp);
 
 }  // namespace shardmark::bench

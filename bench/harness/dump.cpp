@@ -58,6 +58,10 @@ Json describe(const Case& config, std::uint64_t seed) {
           {"model", config.model},
           {"dtype", name_of(layer.dtype)},
           {"tp", parallel.tp.size},
+          {"cp", parallel.context.cp.size},
+          {"cp_kind", name_of(parallel.context.kind)},
+          {"order", name_of(parallel.context.order)},
+          {"ulysses", parallel.context.ulysses_size()},
           {"sequence_parallel", parallel.sequence_parallel},
           {"overlap", parallel.overlap},
           {"overlap_chunks", parallel.chunks},
@@ -80,6 +84,8 @@ Json describe(const Case& config, std::uint64_t seed) {
           {"rope_theta", static_cast<double>(shape.rope_theta)},
           {"biases", shape.biases},
           {"causal", shape.causal},
+          {"window", shape.window},
+          {"seqlens", shape.seqlens},
           {"seed", seed}};
 }
 

@@ -5,6 +5,7 @@
 #include "bench/harness/statistics.hpp"
 #include "bench/harness/together.hpp"
 #include "bench/harness/trace.hpp"
+#include "bench/harness/work.hpp"
 #include "core/cpu/transport_threads.hpp"
 #include "core/host.hpp"
 
@@ -21,21 +22,21 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Ranks of one replica are [first, first + tp); every rank of the world is in one or idle.
+/// Ranks of one replica follow each other; every rank of the world is in one or idle.
 int num_active(const Case& config, int world_size, bool replicate) {
-  const int tp = config.layer.parallel.tp.size;
-  return replicate ? world_size / tp * tp : tp;
+  const int ranks = config.layer.parallel.num_ranks();
+  return replicate ? world_size / ranks * ranks : ranks;
 }
 
 }  // namespace
 
 LayerConfig config_of_rank(const Case& config, int rank, int world_size, bool replicate) {
   LayerConfig layer = config.layer;
-  const int tp = layer.parallel.tp.size;
+  const int ranks = layer.parallel.num_ranks();
   if (rank >= num_active(config, world_size, replicate))
     layer.parallel.tp = Group{Axis::tp, rank, 1, 0, 0};
   else
-    layer.parallel.tp = Group{Axis::tp, rank / tp * tp, 1, tp, rank % tp};
+    layer.parallel = layer.parallel.at(rank / ranks * ranks, rank % ranks);
   return layer;
 }
 
@@ -71,7 +72,8 @@ class Runner::Measurement {
     outcome_.result.world_size = transport_.size();
     outcome_.result.replicated = options_.replicate;
     outcome_.result.threads_per_rank = options_.threads_per_rank;
-    outcome_.result.check_mode = usable_check_mode(options_.check, config.layer.parallel.tp.size);
+    outcome_.result.check_mode =
+        usable_check_mode(options_.check, config.layer.parallel.num_ranks());
     outcome_.result.oversubscribed = is_oversubscribed();
   }
 
@@ -109,8 +111,10 @@ class Runner::Measurement {
     return maximum(mine ? 1 : 0) > 0;
   }
   [[nodiscard]] Mesh mesh() const {
-    const int tp = config_.layer.parallel.tp.size;
-    return Mesh{{.dp = num_active_ / tp, .tp = tp}};
+    const Parallel& parallel = config_.layer.parallel;
+    return Mesh{{.dp = num_active_ / parallel.num_ranks(),
+                 .cp = parallel.context.cp.size,
+                 .tp = parallel.tp.size}};
   }
 
   /// Connects what the case communicates and makes its memory resident.
@@ -118,6 +122,9 @@ class Runner::Measurement {
     if (!active_) return;
     const Recording recording = record_program(layer_, config_.phase, options_.threads_per_rank);
     connect_all(transport_, record_program(layer_, Phase::step, options_.threads_per_rank).ops);
+    if (const Group group = latency_group(layer_.parallel); group.size > 1)
+      transport_.connect(group, probe_lane);
+    work_ = work_of(recording);
     result().mem_predicted_bytes = recording.tensor_bytes + recording.workspace_bytes;
     runner_.arena_.prefault(result().mem_predicted_bytes);
   }
@@ -143,7 +150,7 @@ class Runner::Measurement {
     if (!active_) return;
     CpuBackend cpu{transport_, runner_.arena_, runner_.kernels_};
     Rank rank{transport_.rank(), mesh(), cpu};
-    machine_ = probe_machine(rank);
+    machine_ = probe_machine(rank, latency_group(layer_.parallel));
   }
 
   void merge_checks(CheckResult mine) {
@@ -269,6 +276,7 @@ class Runner::Measurement {
     result().bytes_observed = transport_.bytes_started() - bytes;
     bytes_planned_ = session_->bytes_planned() - planned;
     result().flops_observed = session_->flops_executed() - flops;
+    work_.flops_done = result().flops_observed;
   }
 
   /// Iterations of a baseline and of the profiled pass: up to 9 in half the time of a row.
@@ -279,7 +287,7 @@ class Runner::Measurement {
   [[nodiscard]] double result_time_us() const { return outcome_.result.time.p50; }
 
   void baselines() {
-    if (config_.layer.parallel.tp.size == 1) return;
+    if (config_.layer.parallel.num_ranks() == 1) return;
     const auto run = [&](OpKind keep, double& alone_us) {
       if (active_) session_->set_keep(keep);
       std::vector<double> times_us, kernels_us;
@@ -346,12 +354,15 @@ class Runner::Measurement {
     const auto worst_rank = static_cast<std::size_t>(worst - all.begin());
     result().split = *worst;
     result().splits = std::move(all);
+    result().work = exchange_all(transport_, work_, waiting_);
+    result().work.resize(static_cast<std::size_t>(num_active_));
     const std::string packed = active_ ? pack(make_trace(transport_.rank(), iteration)) : "";
     for (const std::string& bytes : transport_.gather(packed, waiting_))
       if (!bytes.empty() && transport_.rank() == 0) outcome_.traces.push_back(unpack(bytes));
     result().kernels = summarize_kernels(outcome_.traces);
     if (transport_.rank() != 0) return;
     const Waiting waiting = waiting_of(outcome_.traces, worst_rank);
+    result().exchange_us = time_on(outcome_.traces[worst_rank], Lane::cp);
     result().transfer_us = waiting.transfer_us;
     result().wait_us = waiting.wait_us;
   }
@@ -361,7 +372,7 @@ class Runner::Measurement {
     result().flops_model_causal = flops.causal;
     result().flops_model_full = flops.full;
     LayerConfig first = config_.layer;
-    first.parallel.tp.position = 0;
+    first.parallel = first.parallel.at(0, 0);
     result().volume = communication_volume(first, config_.phase);
     result().bytes_analytic = total_bytes(result().volume);
     const Verdict verdict = judge(result(), options_.thresholds, machine_);
@@ -404,6 +415,7 @@ class Runner::Measurement {
   Transport::Waiting waiting_;
   std::unique_ptr<Session> session_;
   VerdictInputs machine_;
+  RankWork work_;            ///< of this rank
   double bytes_planned_{0};  ///< of one iteration
   Outcome outcome_;
 };

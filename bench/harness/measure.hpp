@@ -46,7 +46,7 @@ struct Outcome {
 };
 
 /// Runs configurations on one rank of the world. All ranks call the same functions with the same
-/// arguments (collective), ranks outside of a case's tp group wait or run a replica.
+/// arguments (collective), ranks outside of a case wait or run a replica.
 class Runner {
  public:
   /// `transport` must outlive the runner. Reserves address space; memory comes with the cases.

@@ -39,6 +39,12 @@ Options parse_options(const std::vector<std::string>& arguments) {
   add_output_options(line, options);
   add_testing_options(line, options);
   options.print = line.parse(arguments);
+  check_contradictions(options);
+  for (const std::string& model : options.models) (void)find_model(model);
+  return options;
+}
+
+void check_contradictions(const Options& options) {
   if (options.resume && options.out.empty())
     throw InputError{"--resume needs the folder to go on with; add --out DIR"};
   if (!options.dump.empty() && !options.out.empty())
@@ -49,8 +55,6 @@ Options parse_options(const std::vector<std::string>& arguments) {
     if (algorithm == "auto" && options.runner.plans.table.rows().empty())
       throw InputError{message("--algorithm ", name_of(axis),
                                "=auto needs a table of measured choices; add --tuning FILE")};
-  for (const std::string& model : options.models) (void)find_model(model);
-  return options;
 }
 
 std::vector<int> tp_degrees(const Options& options, int world_size) {

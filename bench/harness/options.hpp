@@ -2,6 +2,7 @@
 
 #include "bench/harness/launch.hpp"
 #include "bench/harness/measure.hpp"
+#include "bench/harness/tool.hpp"
 #include "layers/recording.hpp"
 
 #include <optional>
@@ -13,6 +14,8 @@ namespace shardmark::bench {
 /// Everything the command line says. Lists are axes of the sweep; an empty list or optional means
 /// that the option was not given, so the model's value or the default holds.
 struct Options {
+  Tool tool{Tool::tp};
+
   // Shapes.
   std::vector<std::string> models;
   std::vector<BlockKind> blocks{BlockKind::block};
@@ -48,6 +51,9 @@ struct Options {
 /// Reads the arguments (without the program's name). Throws InputError naming the option, the
 /// value, the rule and what would work.
 [[nodiscard]] Options parse_options(const std::vector<std::string>& arguments);
+
+/// Throws InputError when options that all programs have contradict each other.
+void check_contradictions(const Options& options);
 
 /// The degrees of `--tp`, ascending; when it was not given: 1, 2, 4, ... and `world_size`.
 [[nodiscard]] std::vector<int> tp_degrees(const Options& options, int world_size);

@@ -2,43 +2,13 @@
 #include "bench/harness/columns.hpp"
 #include "bench/harness/command_line.hpp"
 #include "bench/harness/csv.hpp"
-#include "bench/harness/quantity.hpp"
+#include "bench/harness/handlers.hpp"
 #include "core/adaptors.hpp"
 #include "core/error.hpp"
 #include "layers/presets.hpp"
 
 namespace shardmark::bench {
 namespace {
-
-bool parse_switch(std::string_view option, std::string_view text) {
-  return parse_choice<bool>(option, text, {{"off", false}, {"on", true}});
-}
-
-CommandLine::Handler set_flag(bool& into) {
-  return [&into](std::string_view, const std::string&) { into = true; };
-}
-template <class Into>
-CommandLine::Handler set_count(Into& into, int lowest) {
-  return [&into, lowest](std::string_view option, const std::string& text) {
-    into = parse_count(option, text, lowest);
-  };
-}
-CommandLine::Handler set_number(double& into, double lowest) {
-  return [&into, lowest](std::string_view option, const std::string& text) {
-    into = parse_number(option, text, lowest);
-  };
-}
-CommandLine::Handler set_switches(std::vector<bool>& into) {
-  return [&into](std::string_view option, const std::string& text) {
-    into = parse_list(option, text, parse_switch);
-  };
-}
-CommandLine::Handler set_path(std::string& into) {
-  return [&into](std::string_view option, const std::string& text) {
-    if (text.empty()) throw InputError{message(option, " needs the name of a folder")};
-    into = text;
-  };
-}
 
 std::string list_models() {
   std::string text;
@@ -60,12 +30,7 @@ void add_parallel_options(CommandLine& line, Options& options) {
   line.add("--tp",
            {"N,...", "tensor-parallel degrees; all run in one launch",
             "1, 2, 4, ... up to the number of ranks", "1,2,4"},
-           [&options](std::string_view option, const std::string& text) {
-             options.tp =
-                 parse_list(option, text, [](std::string_view name, std::string_view part) {
-                   return parse_count(name, part, 1);
-                 });
-           });
+           set_counts(options.tp));
   line.add("--sequence-parallel",
            {"off|on,...", "split the tokens outside of the linears, too", "off", "off,on"},
            set_switches(options.sequence_parallel));
@@ -88,22 +53,26 @@ void add_parallel_options(CommandLine& line, Options& options) {
            [&options](std::string_view option, const std::string& text) {
              options.gather_output = parse_switch(option, text);
            });
+  add_launch_options(line, options);
+}
+
+void add_launch_options(CommandLine& line, Options& options) {
   line.add("--transport",
            {"NAME", "threads of one process, or mpi", "mpi under a launcher, otherwise threads",
             "threads"},
-           [&options](std::string_view option, const std::string& text) {
-             options.transport = parse_choice<TransportKind>(
-                 option, text, {{"threads", TransportKind::threads}, {"mpi", TransportKind::mpi}});
-           });
+           set_choice<TransportKind>(options.transport, {{"threads", TransportKind::threads},
+                                                         {"mpi", TransportKind::mpi}}));
   line.add("--ranks",
            {"N", "ranks to start with --transport threads",
-            "the largest --tp, or the cores, at most 8", "2"},
+            options.tool == Tool::cp ? "the largest --cp x --tp, or the cores, at most 8"
+                                     : "the largest --tp, or the cores, at most 8",
+            "2"},
            set_count(options.ranks, 1));
   line.add("--algorithm",
            {"AXIS=NAME,...",
             "do the collectives of an axis by one of our own algorithms (list of "
             "shardmark-collectives), or by auto: what the table of --tuning says",
-            "the transport's own", "tp=ring"},
+            "the transport's own", message(options.tool == Tool::cp ? "cp" : "tp", "=ring")},
            [&options](std::string_view option, const std::string& text) {
              try {
                options.runner.plans.algorithms = parse_axis_algorithms(text);
@@ -124,36 +93,32 @@ void add_parallel_options(CommandLine& line, Options& options) {
   line.add("--threads-per-rank", {"N", "compute threads of each rank", "1", "2"},
            set_count(options.runner.threads_per_rank, 1));
   line.add("--fill",
-           {"NAME", "ranks beyond tp stay idle, or replicate the work as data parallelism would",
+           {"NAME",
+            message("ranks beyond ", options.tool == Tool::cp ? "cp x tp" : "tp",
+                    " stay idle, or replicate the work as data parallelism would"),
             "idle", "replicate"},
-           [&options](std::string_view option, const std::string& text) {
-             options.runner.replicate =
-                 parse_choice<bool>(option, text, {{"idle", false}, {"replicate", true}});
-           });
+           set_choice<bool>(options.runner.replicate, {{"idle", false}, {"replicate", true}}));
 }
 
 void add_measurement_options(CommandLine& line, Options& options) {
   RunnerOptions& runner = options.runner;
   line.group("Measurement");
-  line.add(
-      "--phase",
-      {"NAME,...", "forward, backward, or step (both, no optimizer)", "step", "forward,step"},
-      [&options](std::string_view option, const std::string& text) {
-        options.phases = parse_list(option, text, [](std::string_view name, std::string_view part) {
-          return parse_choice<Phase>(
-              name, part,
-              {{"forward", Phase::forward}, {"backward", Phase::backward}, {"step", Phase::step}});
-        });
-      });
-  line.add(
-      "--check",
-      {"NAME", "compare with the same block at tp 1: off, reduced (a smaller shape), full",
-       "reduced", "full"},
-      [&runner](std::string_view option, const std::string& text) {
-        runner.check = parse_choice<CheckMode>(
-            option, text,
-            {{"off", CheckMode::off}, {"reduced", CheckMode::reduced}, {"full", CheckMode::full}});
-      });
+  line.add("--phase",
+           {"NAME,...", "forward, backward, or step (both, no optimizer)", "step", "forward,step"},
+           set_choices<Phase>(options.phases, {{"forward", Phase::forward},
+                                               {"backward", Phase::backward},
+                                               {"step", Phase::step},
+                                               {"fwd", Phase::forward},
+                                               {"bwd", Phase::backward}}));
+  line.add("--check",
+           {"NAME",
+            options.tool == Tool::cp
+                ? "compare with one rank in float64: off, reduced (a smaller shape), full (slow)"
+                : "compare with the same block at tp 1: off, reduced (a smaller shape), full",
+            "reduced", "full"},
+           set_choice<CheckMode>(runner.check, {{"off", CheckMode::off},
+                                                {"reduced", CheckMode::reduced},
+                                                {"full", CheckMode::full}}));
   line.add("--warmup", {"N", "least untimed iterations per row", message(runner.warmup), "5"},
            set_count(runner.warmup, 0));
   line.add("--min-samples", {"N", "least timed samples per row", message(runner.min_samples), "30"},
@@ -227,8 +192,9 @@ void add_output_options(CommandLine& line, Options& options) {
            {"", "more of everything: operations of --dry-run, communication formulas", "", ""},
            set_flag(options.verbose));
   line.add_print("--list-columns", "print the columns of results.csv and kernels.csv (Markdown)",
-                 columns_markdown);
-  line.add_print("--list-models", "print the known models with their sources", list_models);
+                 [tool = options.tool] { return columns_markdown(tool); });
+  if (options.tool == Tool::tp)
+    line.add_print("--list-models", "print the known models with their sources", list_models);
   line.add_print("--version", "print the version", [] { return version_text() + "\n"; });
 }
 

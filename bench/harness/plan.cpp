@@ -30,7 +30,7 @@ MemoryEstimate estimate_memory(const Case& config, const RunnerOptions& options,
                                int ranks_on_host) {
   MemoryEstimate estimate;
   estimate.per_rank_bytes = bytes_of_rank(config.layer, config.phase, options.threads_per_rank);
-  if (usable_check_mode(options.check, config.layer.parallel.tp.size) == CheckMode::full) {
+  if (usable_check_mode(options.check, config.layer.parallel.num_ranks()) == CheckMode::full) {
     LayerConfig serial = config.layer;
     serial.parallel = Parallel{};
     // The comparison runs both programs, step by step, before the timed one is built.
@@ -47,19 +47,20 @@ void skip_what_does_not_fit(std::vector<Case>& cases, const RunnerOptions& optio
   const int world_size = static_cast<int>(endpoints.size());
   for (Case& config : cases) {
     if (!config.skip_reason.empty()) continue;
-    const int tp = config.layer.parallel.tp.size;
-    const int num_ranks = options.replicate ? world_size / tp * tp : tp;
+    const int ranks = config.layer.parallel.num_ranks();
+    const int num_ranks = options.replicate ? world_size / ranks * ranks : ranks;
     const int sharing = most_on_one_host(endpoints, num_ranks);
     const MemoryEstimate estimate = estimate_memory(config, options, sharing);
     if (estimate.host_bytes <= limit_bytes) continue;
     constexpr double GB = 1e9;
     config.skip_reason = fmt::format(
         "needs {:.2f} GB on one host ({} rank{} x {:.2f} GB{}), but {:.2f} GB are available; lower "
-        "batch, seq or hidden, or raise tp over more hosts",
+        "batch, seq or hidden, or raise {} over more hosts",
         static_cast<double>(estimate.host_bytes) / GB, sharing, sharing == 1 ? "" : "s",
         static_cast<double>(estimate.per_rank_bytes) / GB,
-        usable_check_mode(options.check, tp) == CheckMode::full ? " with --check full" : "",
-        static_cast<double>(limit_bytes) / GB);
+        usable_check_mode(options.check, ranks) == CheckMode::full ? " with --check full" : "",
+        static_cast<double>(limit_bytes) / GB,
+        config.layer.parallel.context.is_split() ? "cp" : "tp");
   }
 }
 

@@ -64,9 +64,12 @@ Peak PeakMeter::result() {
   return {together, alone, "measured_gemm"};
 }
 
-VerdictInputs probe_machine(Rank& rank) {
+Group latency_group(const Parallel& parallel) {
+  return parallel.tp.size > 1 ? parallel.tp : parallel.context.cp;
+}
+
+VerdictInputs probe_machine(Rank& rank, const Group& group) {
   constexpr std::int64_t bytes = std::int64_t{64} << 20U;
-  const Group tp = rank.group(Axis::tp);
   VerdictInputs machine;
   {
     const Buffer from = rank.allocate({bytes / 4}, DType::f32, Category::workspace);
@@ -80,12 +83,12 @@ VerdictInputs probe_machine(Rank& rank) {
     });
     machine.copy_bandwidth_GBps = static_cast<double>(bytes) / time_us / 1e3;
   }
-  if (tp.size == 1) return machine;
+  if (group.size == 1) return machine;
   const Buffer token = rank.allocate({16}, DType::f32, Category::communication);
   fill(rank, token.tensor(), 0.0F);
   rank.synchronize();
   machine.latency_us = median_us(20, [&] {
-    all_reduce(rank, token.tensor(), tp, Lane::tp);
+    all_reduce(rank, token.tensor(), group, probe_lane);
     rank.synchronize();
   });
   return machine;

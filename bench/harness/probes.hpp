@@ -37,8 +37,12 @@ class PeakMeter {
   Rates together_, alone_;
 };
 
-/// Copy bandwidth (64 MiB, bytes copied per second, all ranks of the tp group at once) and the time
-/// of a 64-byte all-reduce over the group; medians. Collective over the group.
-[[nodiscard]] VerdictInputs probe_machine(Rank& rank);
+/// The group whose latency counts for the verdict: tp, or cp where that is not split.
+[[nodiscard]] Group latency_group(const Parallel& parallel);
+/// Where the probe communicates; connected by the caller.
+inline constexpr Lane probe_lane = Lane::tp;
+/// Copy bandwidth (64 MiB, bytes copied per second, all ranks at once) and the time of a 64-byte
+/// all-reduce over `group`; medians. Collective over the group.
+[[nodiscard]] VerdictInputs probe_machine(Rank& rank, const Group& group);
 
 }  // namespace shardmark::bench

@@ -1,5 +1,7 @@
 #include "bench/harness/result.hpp"
 
+#include <algorithm>
+
 namespace shardmark::bench {
 namespace {
 
@@ -9,8 +11,17 @@ double share_pct(double a, double b) { return b > 0 ? 100 * a / b : 0; }
 
 }  // namespace
 
+double Result::balance() const {
+  double most = 0, sum = 0;
+  for (const RankWork& rank : work) {
+    most = std::max(most, rank.flops_useful);
+    sum += rank.flops_useful;
+  }
+  return sum > 0 ? most * static_cast<double>(work.size()) / sum : 1;
+}
+double Result::speedup_ceiling() const { return cp() / balance(); }
 double Result::tflops_per_device() const {
-  return time.p50 > 0 ? flops_model_causal / (time.p50 * 1e-6) / tp() / 1e12 : 0;
+  return time.p50 > 0 ? flops_model_causal / (time.p50 * 1e-6) / num_ranks() / 1e12 : 0;
 }
 double Result::mfu_causal_pct() const { return share_pct(tflops_per_device(), peak.tflops); }
 double Result::mfu_full_pct() const {

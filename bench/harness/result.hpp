@@ -12,8 +12,8 @@
 
 namespace shardmark::bench {
 
-/// One configuration of a sweep. `layer.parallel.tp` is filled in per rank when it runs; here only
-/// its size counts.
+/// One configuration of a sweep. Groups in `layer.parallel` are filled in per rank when it runs;
+/// here only their sizes count.
 struct Case {
   LayerConfig layer;
   Phase phase{Phase::step};
@@ -51,6 +51,15 @@ struct KernelSummary {
   double total_us{0}, flops{0}, bytes_memory{0}, bytes_wire{0};
 };
 
+/// What one rank of a case does in an iteration.
+struct RankWork {
+  double flops_useful{0};  ///< matmuls and visible pairs; backward attention as twice the forward
+  double flops_done{0};    ///< executed, recomputation included
+  double bytes_plan{0};    ///< across its link, summed over the recorded ops
+  double activation_bytes{0}, exchange_bytes{0};  ///< memory, by category, at the peak
+  double kv_bytes{0};                             ///< all K and V that its attention ops read
+};
+
 enum class Status : std::uint8_t { ok, skipped, failed };
 
 /// Everything a row, a table line and the summaries are made of. On rank 0 it is complete.
@@ -65,6 +74,8 @@ struct Result {
   int warmup{0}, inner_iterations{1};
   TimeSplit split;                    ///< of the rank with the largest window share of exposed comm
   std::vector<TimeSplit> splits;      ///< per rank of the case
+  std::vector<RankWork> work;         ///< per rank of the case
+  double exchange_us{0};              ///< that rank's communications on the cp lane
   double transfer_us{0}, wait_us{0};  ///< of that rank's collectives, see Waiting in trace.hpp
   double profiled_us{0};              ///< median of the profiled iterations
   double interleaved_us{0};           ///< median of the plain iterations between them
@@ -87,6 +98,10 @@ struct Result {
 
   // Derived rates; formulas in results/README.md.
   [[nodiscard]] int tp() const { return config.layer.parallel.tp.size; }
+  [[nodiscard]] int cp() const { return config.layer.parallel.context.cp.size; }
+  [[nodiscard]] int num_ranks() const { return config.layer.parallel.num_ranks(); }
+  [[nodiscard]] double balance() const;
+  [[nodiscard]] double speedup_ceiling() const;
   [[nodiscard]] double tflops_per_device() const;
   [[nodiscard]] double mfu_causal_pct() const;
   [[nodiscard]] double mfu_full_pct() const;

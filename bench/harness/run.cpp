@@ -28,14 +28,12 @@ namespace {
 /// Part of the memory that a case may take; the rest is for the system and the processes.
 constexpr double usable_memory = 0.9;
 
-using Sinks = std::vector<std::unique_ptr<ResultSink>>;
-
 /// Rank 0: everything that keeps or shows rows. run.json comes last, so that its completion marker
 /// is written after everything else.
-Sinks make_sinks(const Options& options, const std::vector<std::string>& command_line,
-                 const RunIdentity& identity, const Transport& transport, const Sweep& sweep) {
+Sinks make_sinks(const LayerBench& bench, const Options& options,
+                 const std::vector<std::string>& command_line, const RunIdentity& identity,
+                 const Transport& transport, const Sweep& sweep) {
   Sinks sinks;
-  auto table = std::make_unique<Table>(std::cout, options.verbose);
   const std::string& folder = options.out;
   if (!folder.empty()) {
     // results.csv last: --resume takes what it holds as finished.
@@ -43,12 +41,11 @@ Sinks make_sinks(const Options& options, const std::vector<std::string>& command
     sinks.push_back(std::make_unique<Timeline>(folder, identity.transport, transport.size()));
     sinks.push_back(std::make_unique<ResultsCsv>(folder, identity, options.resume));
   }
-  table->begin(options, transport, sweep.notices);
-  sinks.push_back(std::move(table));
-  sinks.push_back(std::make_unique<SummaryText>(std::cout, sweep.num_finished));
+  for (auto& sink : bench.show(options, transport, sweep)) sinks.push_back(std::move(sink));
   if (!folder.empty())
-    sinks.push_back(std::make_unique<RunJson>(
-        folder, provenance(command_line, options, identity, transport), options.resume));
+    sinks.push_back(
+        std::make_unique<RunJson>(folder, provenance(command_line, options, identity, transport),
+                                  options.resume, bench.summarize));
   return sinks;
 }
 
@@ -63,7 +60,7 @@ void settle(Sweep& sweep, const Options& options, const RunIdentity& identity,
         cases, options.runner, transport.endpoints(),
         static_cast<std::int64_t>(usable_memory * static_cast<double>(memory_total_bytes())));
     std::set<std::string> finished;
-    if (options.resume) finished = finished_rows(options.out);
+    if (options.resume) finished = finished_rows(options.out, options.tool);
     std::size_t num_done = 0;
     for (const Case& config : cases) {
       const bool done = is_finished(config, finished, identity, options.runner, transport.size());
@@ -159,18 +156,31 @@ void set_waiting(Transport& transport, const Options& options) {
 
 }  // namespace
 
+LayerBench tensor_parallel_bench(const Options& options) {
+  const auto show = [](const Options& given, const Transport& transport, const Sweep& sweep) {
+    auto table = std::make_unique<Table>(std::cout, given.verbose);
+    table->begin(given, transport, sweep.notices);
+    Sinks sinks;
+    sinks.push_back(std::move(table));
+    sinks.push_back(std::make_unique<SummaryText>(std::cout, sweep.num_finished));
+    return sinks;
+  };
+  return {[options](int world_size) { return expand(options, world_size); }, show,
+          [](std::span<const Result> results) { return summary_json(results); }};
+}
+
 int run_dry(Options options, int world_size) {
   options.tp = tp_degrees(options, world_size);
   const Sweep sweep = expand(options, std::numeric_limits<int>::max());
   return dry_run(std::cout, options, sweep) ? 0 : 1;
 }
 
-int run(const Options& options, const std::vector<std::string>& command_line,
-        Transport& transport) {
+int run(const LayerBench& bench, const Options& options,
+        const std::vector<std::string>& command_line, Transport& transport) {
   if (!options.runner.fault.empty()) check_fault(parse_fault(options.runner.fault), transport);
-  Sweep sweep = expand(options, transport.size());
+  Sweep sweep = bench.expand(transport.size());
   set_waiting(transport, options);
-  const RunIdentity identity{make_run_id(), "cpu", std::string{transport.name()}};
+  const RunIdentity identity{make_run_id(), "cpu", std::string{transport.name()}, options.tool};
   if (!options.out.empty())
     on_rank_0(transport, [&] {
       prepare_folder(options.out, options.resume,
@@ -179,8 +189,9 @@ int run(const Options& options, const std::vector<std::string>& command_line,
   settle(sweep, options, identity, transport);
   Sinks sinks;
   if (options.dump.empty())
-    on_rank_0(transport,
-              [&] { sinks = make_sinks(options, command_line, identity, transport, sweep); });
+    on_rank_0(transport, [&] {
+      sinks = make_sinks(bench, options, command_line, identity, transport, sweep);
+    });
   Runner runner{options.runner, transport};
   if (!options.dump.empty()) {
     dump_all(options, sweep.cases, runner, transport);

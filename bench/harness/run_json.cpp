@@ -112,7 +112,10 @@ std::int64_t count(const std::vector<Result>& results, Status status) {
   return std::ranges::count(results, status, &Result::status);
 }
 
-Json to_json(const SweepSummary& summary) {
+}  // namespace
+
+Json summary_json(std::span<const Result> results) {
+  const SweepSummary summary = summarize(results);
   Json shapes = Json::array();
   for (const ShapeSummary& shape : summary.shapes)
     shapes.push_back({{"shape", shape.shape},
@@ -139,14 +142,12 @@ Json to_json(const SweepSummary& summary) {
   return {{"shapes", std::move(shapes)}, {"cost_models", std::move(fits)}};
 }
 
-}  // namespace
-
 std::string make_run_id() { return utc_time("%Y%m%dT%H%M%SZ-") + std::to_string(::getpid()); }
 
 Json provenance(const std::vector<std::string>& command_line, const Options& options,
                 const RunIdentity& run, const Transport& transport) {
-  return provenance_of("shardmark-tp", schema_version, command_line, measurement(options), run,
-                       transport);
+  return provenance_of(std::string{name_of(options.tool)}, schema_version, command_line,
+                       measurement(options), run, transport);
 }
 
 std::string changed_settings(const Options& options) {
@@ -225,7 +226,7 @@ void RunJson::finish(bool complete) {
   record_.finish({{"ok", count(results_, Status::ok)},
                   {"skipped", count(results_, Status::skipped)},
                   {"failed", count(results_, Status::failed)}},
-                 to_json(summarize(results_)), complete);
+                 summarize_(results_), complete);
 }
 
 void RunRecord::write() const { write_whole(path_, content_->dump(2) + '\n'); }

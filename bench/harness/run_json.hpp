@@ -7,7 +7,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,17 +53,23 @@ class RunRecord {
   std::unique_ptr<nlohmann::ordered_json> content_;
 };
 
-/// run.json of shardmark-tp: provenance, and at the end the summary of the rows. `complete: true`
-/// says that all rows of the sweep are in results.csv.
+/// The summary of a run of shardmark-tp.
+[[nodiscard]] nlohmann::ordered_json summary_json(std::span<const Result> results);
+
+/// run.json of a program that measures layers: provenance, and at the end the summary of the rows.
+/// `complete: true` says that all rows of the sweep are in results.csv.
 class RunJson final : public ResultSink {
  public:
-  RunJson(const std::string& folder, const nlohmann::ordered_json& provenance, bool resume)
-      : record_{folder, provenance, resume} {}
+  using Summarize = std::function<nlohmann::ordered_json(std::span<const Result>)>;
+  RunJson(const std::string& folder, const nlohmann::ordered_json& provenance, bool resume,
+          Summarize summarize)
+      : record_{folder, provenance, resume}, summarize_{std::move(summarize)} {}
   void add(const Outcome& row) override;
   void finish(bool complete) override;
 
  private:
   RunRecord record_;
+  Summarize summarize_;
   std::vector<Result> results_;
 };
 

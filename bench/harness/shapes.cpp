@@ -24,11 +24,6 @@ void cross(std::vector<ShapeChoice>& choices, const std::vector<Value>& values, 
   choices = std::move(product);
 }
 
-/// Only these care about heads.
-bool has_attention(BlockKind block) {
-  return block == BlockKind::attention || block == BlockKind::block || block == BlockKind::model;
-}
-
 template <class T>
 void replace(T& value, const std::optional<T>& given) {
   if (given) value = *given;

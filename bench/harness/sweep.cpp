@@ -100,6 +100,28 @@ void note_chunks(const Options& options, Sweep& sweep) {
   }
 }
 
+/// What of a shape is not as usual for the hidden size.
+std::string particulars(const Case& config) {
+  const ModelShape& shape = config.layer.shape;
+  std::string text;
+  if (config.model.empty() && shape.ffn != 4 * shape.hidden) text += message(" ffn ", shape.ffn);
+  if (config.model.empty() && shape.kv_heads != shape.heads)
+    text += message(" kv-heads ", shape.kv_heads);
+  if (shape.layers != 1 && config.layer.block == BlockKind::model)
+    text += message(" layers ", shape.layers);
+  return text;
+}
+
+/// Attention alone has heads, but no hidden width.
+std::string heads_of(const ModelShape& shape) {
+  return message(
+      "heads ", shape.heads,
+      shape.kv_heads == shape.heads ? std::string{} : message(" kv-heads ", shape.kv_heads),
+      " head-dim ", shape.head_dim);
+}
+
+}  // namespace
+
 void fail_if_nothing_runs(const Sweep& sweep) {
   std::vector<std::string> reasons;
   for (const Case& made : sweep.cases) {
@@ -112,8 +134,6 @@ void fail_if_nothing_runs(const Sweep& sweep) {
   if (reasons.size() > 1) text = "no combination of the options can run:\n  " + text;
   throw InputError{text};
 }
-
-}  // namespace
 
 Sweep expand(const Options& options, int world_size) {
   Sweep sweep;
@@ -129,30 +149,46 @@ Sweep expand(const Options& options, int world_size) {
 
 std::string shape_key(const Case& config) {
   const ModelShape& shape = config.layer.shape;
-  return message(config.model, ' ', name_of(config.layer.block), ' ', name_of(config.phase), ' ',
-                 name_of(config.layer.dtype), ' ', shape.hidden, ' ', shape.heads, ' ',
-                 shape.kv_heads, ' ', shape.ffn, ' ', shape.layers, ' ', config.vocab_unpadded, ' ',
-                 shape.seq, ' ', shape.batch);
+  std::string key =
+      message(config.model, ' ', name_of(config.layer.block), ' ', name_of(config.phase), ' ',
+              name_of(config.layer.dtype), ' ', shape.hidden, ' ', shape.heads, ' ', shape.kv_heads,
+              ' ', shape.head_dim, ' ', shape.ffn, ' ', shape.layers, ' ', config.vocab_unpadded,
+              ' ', shape.seq, ' ', shape.batch, ' ', shape.window);
+  for (const std::int64_t length : shape.seqlens) key += message(' ', length);
+  return key;
 }
 
 std::string describe_shape(const Case& config) {
-  const ModelShape& shape = config.layer.shape;
-  std::string text =
-      message(config.model, config.model.empty() ? "" : " ", name_of(config.layer.block), ' ',
-              name_of(config.phase), ' ', name_of(config.layer.dtype), " hidden ", shape.hidden);
-  // What is not as usual for the hidden size.
-  if (config.model.empty() && shape.ffn != 4 * shape.hidden) text += message(" ffn ", shape.ffn);
-  if (config.model.empty() && shape.kv_heads != shape.heads)
-    text += message(" kv-heads ", shape.kv_heads);
-  if (shape.layers != 1 && config.layer.block == BlockKind::model)
-    text += message(" layers ", shape.layers);
-  return text + message(" seq ", shape.seq, " batch ", shape.batch);
+  const LayerConfig& layer = config.layer;
+  const ModelShape& shape = layer.shape;
+  std::string text = message(config.model, config.model.empty() ? "" : " ", name_of(layer.block),
+                             ' ', name_of(config.phase), ' ', name_of(layer.dtype), ' ',
+                             layer.block == BlockKind::attention_core
+                                 ? heads_of(shape)
+                                 : message("hidden ", shape.hidden, particulars(config)),
+                             " seq ", shape.seq);
+  if (!shape.seqlens.empty()) text += message(" in ", shape.seqlens.size(), " sequences");
+  if (shape.window > 0) text += message(" window ", shape.window);
+  return text + message(" batch ", shape.batch);
+}
+
+std::string describe_split(const Parallel& parallel) {
+  const ContextParallel& context = parallel.context;
+  std::string text;
+  if (context.is_split()) {
+    text = message("cp ", context.cp.size, ' ', name_of(context.kind));
+    if (context.kind == ContextKind::hybrid)
+      text += message(' ', context.ulysses, context.ulysses_outer ? " outer" : " inner");
+    if (context.kind != ContextKind::ulysses) text += message(' ', name_of(context.order));
+    if (parallel.tp.size > 1) text += message(" tp ", parallel.tp.size);
+  } else {
+    text = message("tp ", parallel.tp.size);
+  }
+  return text + (parallel.sequence_parallel ? " sp" : "") + (parallel.overlap ? " overlap" : "");
 }
 
 std::string describe(const Case& config) {
-  const Parallel& parallel = config.layer.parallel;
-  return message(describe_shape(config), " tp ", parallel.tp.size,
-                 parallel.sequence_parallel ? " sp" : "", parallel.overlap ? " overlap" : "");
+  return message(describe_shape(config), ' ', describe_split(config.layer.parallel));
 }
 
 }  // namespace shardmark::bench

@@ -21,11 +21,16 @@ struct Sweep {
 /// no case at all can run; the message has the reasons.
 [[nodiscard]] Sweep expand(const Options& options, int world_size);
 
+/// Throws InputError with the reasons when every case has a skip_reason.
+void fail_if_nothing_runs(const Sweep& sweep);
+
 /// Equal for cases that differ only in how they are split and overlapped.
 [[nodiscard]] std::string shape_key(const Case& config);
 /// "block step f32 hidden 1024 seq 512 batch 1"
 [[nodiscard]] std::string describe_shape(const Case& config);
-/// The same with tp, sequence parallelism and overlap.
+/// "tp 2 sp overlap", "cp 4 ring zigzag tp 2 overlap"
+[[nodiscard]] std::string describe_split(const Parallel& parallel);
+/// Shape and split.
 [[nodiscard]] std::string describe(const Case& config);
 
 }  // namespace shardmark::bench

@@ -41,27 +41,38 @@ const char* check_of(const Result& result) {
 
 }  // namespace
 
-void Table::begin(const Options& options, const Transport& transport,
-                  const std::vector<std::string>& notices) {
-  out_ << fmt::format("# {}: {} rank{} ({}), {} thread{} each\n", version_text(), transport.size(),
-                      transport.size() == 1 ? "" : "s", transport.name(),
-                      options.runner.threads_per_rank,
-                      options.runner.threads_per_rank == 1 ? "" : "s");
+void print_launch(std::ostream& out, const Options& options, const Transport& transport) {
+  out << fmt::format("# {}: {} rank{} ({}), {} thread{} each\n", version_text(), transport.size(),
+                     transport.size() == 1 ? "" : "s", transport.name(),
+                     options.runner.threads_per_rank,
+                     options.runner.threads_per_rank == 1 ? "" : "s");
   const std::string map = describe(transport.endpoints());
   for (std::size_t first = 0; first < map.size();) {
     const std::size_t end = map.find('\n', first);
-    out_ << "#   " << map.substr(first, end - first) << '\n';
+    out << "#   " << map.substr(first, end - first) << '\n';
     first = end + 1;
   }
-  out_ << fmt::format(fmt::runtime(conventions),
-                      options.runner.peak_tflops > 0
-                          ? fmt::format("given as {} TFLOP/s", options.runner.peak_tflops)
-                          : "the best matrix product measured between the samples of the row");
+}
+
+void print_notices(std::ostream& out, const Transport& transport,
+                   const std::vector<std::string>& notices) {
   if (transport.wait_policy().yield)
-    out_
-        << "# oversubscribed: more compute threads than cores, so ranks take turns; do not compare "
+    out << "# oversubscribed: more compute threads than cores, so ranks take turns; do not compare "
            "times\n";
-  for (const std::string& notice : notices) out_ << "# " << notice << '\n';
+  for (const std::string& notice : notices) out << "# " << notice << '\n';
+}
+
+std::string describe_peak(const Options& options) {
+  return options.runner.peak_tflops > 0
+             ? fmt::format("given as {} TFLOP/s", options.runner.peak_tflops)
+             : "the best matrix product measured between the samples of the row";
+}
+
+void Table::begin(const Options& options, const Transport& transport,
+                  const std::vector<std::string>& notices) {
+  print_launch(out_, options, transport);
+  out_ << fmt::format(fmt::runtime(conventions), describe_peak(options));
+  print_notices(out_, transport, notices);
   out_ << fmt::format(fmt::runtime(header_format), "block", "phase", "dtype", "tp", "sp", "ovl",
                       "hidden", "seq", "batch", "p50(ms)", "exposed%", "comp%", "MFU%", "TFLOP/s",
                       "speedup", "check", "verdict")

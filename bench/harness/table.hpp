@@ -11,6 +11,12 @@
 
 namespace shardmark::bench {
 
+// Comment lines above a table: who runs, what the peak is, what the user may not expect.
+void print_launch(std::ostream& out, const Options& options, const Transport& transport);
+[[nodiscard]] std::string describe_peak(const Options& options);
+void print_notices(std::ostream& out, const Transport& transport,
+                   const std::vector<std::string>& notices);
+
 /// Prints the conventions, then one line per row as it finishes (widths are fixed), with the
 /// communication it costs below.
 class Table final : public ResultSink {

@@ -95,7 +95,7 @@ Json communication_args(const RankTrace::Interval& interval) {
           {"Group size", interval.group_size},
           {"dtype", kineto_dtype(interval.dtype)},
           {"Process Group Name", interval.group},
-          {"Process Group Description", "tp"},
+          {"Process Group Description", interval.group.substr(0, interval.group.find('['))},
           {"Process Group Ranks", ranks_of(interval.group)},
           {"bytes_wire", interval.bytes_wire}};
 }

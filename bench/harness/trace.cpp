@@ -123,6 +123,13 @@ Waiting waiting_of(const std::vector<RankTrace>& traces, std::size_t rank) {
   return waiting;
 }
 
+double time_on(const RankTrace& trace, Lane lane) {
+  double time_us = 0;
+  for (const RankTrace::Interval& interval : trace.intervals)
+    if (interval.lane == lane) time_us += interval.end_us - interval.start_us;
+  return time_us;
+}
+
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankTrace::Interval, name, op, path, dtype, lane, kind, op_seq,
                                    start_us, end_us, flops, bytes_memory, bytes_wire, group,
                                    group_size, elements)

@@ -19,6 +19,8 @@ struct Waiting {
   double transfer_us{0}, wait_us{0};
 };
 [[nodiscard]] Waiting waiting_of(const std::vector<RankTrace>& traces, std::size_t rank);
+/// Sum of the intervals on one lane, microseconds.
+[[nodiscard]] double time_on(const RankTrace& trace, Lane lane);
 /// Totals per (rank, path, op, implementation), in order of first appearance.
 [[nodiscard]] std::vector<KernelSummary> summarize_kernels(const std::vector<RankTrace>& traces);
 

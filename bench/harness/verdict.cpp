@@ -10,6 +10,14 @@
 namespace shardmark::bench {
 namespace {
 
+std::string_view remedy(const Result& result, const VerdictThresholds& limits) {
+  if (result.oversubscribed)
+    return "there are more ranks than cores, so they take turns; start fewer";
+  if (result.balance() > limits.imbalance_ratio)
+    return "the masks give it more to do; try --order zigzag or striped";
+  return "look for other load on its core, or pin the ranks";
+}
+
 std::optional<Verdict> imbalanced(const Result& result, const VerdictThresholds& limits) {
   if (result.splits.size() < 2) return std::nullopt;
   const auto [fastest, slowest] =
@@ -22,14 +30,14 @@ std::optional<Verdict> imbalanced(const Result& result, const VerdictThresholds&
                   "{}",
                   slowest - result.splits.begin(), slowest->comp_us / fastest->comp_us,
                   fastest - result.splits.begin(), slowest->comp_us / 1e3, fastest->comp_us / 1e3,
-                  result.oversubscribed
-                      ? "there are more ranks than cores, so they take turns; start fewer"
-                      : "look for other load on its core, or pin the ranks")};
+                  remedy(result, limits))};
 }
 
 std::string advice(const Result& result) {
   const Parallel& parallel = result.config.layer.parallel;
   if (!parallel.overlap) return "try --overlap on";
+  if (parallel.context.is_split())
+    return "try a longer sequence, another --kind, or fewer cp (--advise says which)";
   return fmt::format("try tp {} with more data parallelism, a larger batch or a larger hidden size",
                      std::max(1, parallel.tp.size / 2));
 }

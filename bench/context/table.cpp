@@ -1,0 +1,112 @@
+#include "bench/context/table.hpp"
+
+#include "bench/harness/sweep.hpp"
+#include "bench/harness/table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+
+namespace shardmark::bench::context {
+namespace {
+
+constexpr const char* shape_format =
+    "{:<14} {:<5} {:<5} {:<10} {:<10} {:>3} {:>3} {:<3} {:>5} {:>5} {:>7} {:>5} ";
+constexpr const char* header_format = "{:>10} {:>8} {:>6} {:>7} {:>7} {:>8} {:>6} {:<7} {}\n";
+constexpr const char* numbers_format =
+    "{:>10.3f} {:>8.1f} {:>6.1f} {:>7.2f} {:>7} {:>8} {:>6.1f} {:<7} {}\n";
+
+constexpr const char* conventions =
+    "# p50: median time of one iteration on the slowest rank. exposed, comp: exchange that hides "
+    "behind\n"
+    "#   no compute kernel, and compute kernels, in percent of one profiled iteration from barrier "
+    "to\n"
+    "#   barrier.\n"
+    "# balance: visible work of the busiest rank over the mean; ceiling: cp / balance, the "
+    "speed-up that\n"
+    "#   leaves. speedup: over cp 1 of the same shape and tp in this run.\n"
+    "# MFU: model FLOPs (only pairs that the masks leave, backward = 2 x forward) per rank and "
+    "second,\n"
+    "#   of the peak: {}.\n"
+    "# comm: bytes across one rank's link, by formula, by the recorded operations, and as "
+    "counted.\n"
+    "#   kB, MB, GB = 1e3, 1e6, 1e9 bytes.\n";
+
+std::string kind_of(const ContextParallel& context) {
+  if (!context.is_split()) return "-";
+  if (context.kind != ContextKind::hybrid) return std::string{name_of(context.kind)};
+  return fmt::format("hybrid {}{}", context.ulysses, context.ulysses_outer ? "o" : "");
+}
+
+std::string_view check_of(const Result& result) {
+  if (result.check_mode == CheckMode::off) return "off";
+  return result.check.pass ? "pass" : "FAIL";
+}
+
+std::string key_of(const Case& config) {
+  return fmt::format("{} tp {}", shape_key(config), config.layer.parallel.tp.size);
+}
+
+}  // namespace
+
+void Table::begin(const bench::Options& options, const Transport& transport,
+                  const std::vector<std::string>& notices) {
+  print_launch(out_, options, transport);
+  out_ << fmt::format(fmt::runtime(conventions), describe_peak(options));
+  print_notices(out_, transport, notices);
+  out_ << fmt::format(fmt::runtime(shape_format), "scope", "phase", "dtype", "kind", "order", "cp",
+                      "tp", "ovl", "heads", "kv", "seq", "batch")
+       << fmt::format(fmt::runtime(header_format), "p50(ms)", "exposed%", "comp%", "balance",
+                      "ceiling", "speedup", "MFU%", "check", "verdict")
+       << std::flush;
+}
+
+void Table::add(const Outcome& row) {
+  const Result& result = row.result;
+  const LayerConfig& layer = result.config.layer;
+  const ContextParallel& context = layer.parallel.context;
+  const ModelShape& shape = layer.shape;
+  out_ << fmt::format(fmt::runtime(shape_format), name_of(layer.block),
+                      name_of(result.config.phase), name_of(layer.dtype), kind_of(context),
+                      context.is_split() ? name_of(context.order) : "-", context.cp.size,
+                      layer.parallel.tp.size, layer.parallel.overlap ? "on" : "off", shape.heads,
+                      shape.kv_heads, shape.seq, shape.batch);
+  if (result.status == Status::skipped)
+    out_ << "skipped: " << result.reason << '\n';
+  else if (result.status == Status::failed && result.time.samples == 0)
+    out_ << "FAILED: " << result.reason << '\n';
+  else
+    add_measured(result);
+  out_ << std::flush;
+}
+
+void Table::add_measured(const Result& result) {
+  if (result.cp() == 1) serial_us_[key_of(result.config)] = result.time.p50;
+  const TimeSplit& split = result.split;
+  out_ << fmt::format(fmt::runtime(numbers_format), result.time.p50 / 1e3,
+                      result.exposed_comm_pct(),
+                      100 * split.comp_us / std::max(split.window_us, 1e-9), result.balance(),
+                      fmt::format("{:.2f}x", result.speedup_ceiling()), speedup(result),
+                      result.mfu_causal_pct(), check_of(result), result.verdict);
+  if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
+  if (!result.volume.empty())
+    out_ << fmt::format("    comm/{}: {} by formula, {} by operations, {} counted\n",
+                        name_of(result.config.phase), format_bytes(result.bytes_analytic),
+                        format_bytes(result.work.empty() ? 0 : result.work.front().bytes_plan),
+                        format_bytes(result.bytes_observed));
+  if (verbose_)
+    for (const VolumeLine& line : result.volume)
+      out_ << fmt::format("      {:<60} {:>10} = {}\n", line.what, format_bytes(line.bytes),
+                          line.formula);
+  if (verbose_ || result.verdict != "compute_bound")
+    out_ << "    " << result.verdict << ": " << result.verdict_reason << '\n';
+}
+
+std::string Table::speedup(const Result& result) const {
+  const auto serial = serial_us_.find(key_of(result.config));
+  if (serial == serial_us_.end() || result.time.p50 <= 0) return "-";
+  return fmt::format("{:.2f}x", serial->second / result.time.p50);
+}
+
+}  // namespace shardmark::bench::context

@@ -1,0 +1,175 @@
+// The columns of results.csv that tell rows apart, and those about their quality. A column of one
+// program only says so.
+
+#include "bench/harness/column_list.hpp"
+
+namespace shardmark::bench {
+namespace {
+
+std::string_view check_of(const Row& row) {
+  if (row.result.status == Status::skipped || row.result.check_mode == CheckMode::off)
+    return "skipped";
+  return row.result.check.pass ? "pass" : "fail";
+}
+std::string_view status_of(const Row& row) {
+  switch (row.result.status) {
+    case Status::ok:
+      return "ok";
+    case Status::skipped:
+      return "skipped";
+    case Status::failed:
+      return "failed";
+  }
+  return "";
+}
+
+const LayerConfig& layer(const Row& row) { return row.result.config.layer; }
+const ModelShape& shape(const Row& row) { return layer(row).shape; }
+const Parallel& parallel(const Row& row) { return layer(row).parallel; }
+const ContextParallel& context(const Row& row) { return parallel(row).context; }
+
+std::string seqlens_text(const ModelShape& shape) {
+  std::string joined;
+  for (const std::int64_t length : shape.seqlens)
+    joined += (joined.empty() ? "" : "+") + text(length);
+  return joined;
+}
+
+using enum Column::Holds;
+using Of = Column::Of;
+using R = const Row&;
+
+}  // namespace
+
+std::vector<Column> identity_columns() {
+  return {
+      {"schema_version", "", "version of this table", key, [](R) { return text(schema_version); }},
+      {"run_id", "", "start time and process of the run that measured the row", always,
+       [](R r) { return text(r.run.run_id); }},
+      {"backend", "", "cpu", key, [](R r) { return text(r.run.backend); }},
+      {"transport", "", "threads (ranks are threads of one process) or mpi", key,
+       [](R r) { return text(r.run.transport); }},
+      {"model", "", "model whose shape it is; empty for a shape of one's own", key,
+       [](R r) { return text(r.result.config.model); }, Of::tp},
+      {"op_or_block", "",
+       "linear-column, linear-row, mlp, attention, block or model; attention-core is attention "
+       "alone",
+       key, [](R r) { return text(name_of(layer(r).block)); }},
+      {"phase", "", "fwd, bwd, or step (both, no optimizer)", key,
+       [](R r) { return text(name_of(r.result.config.phase)); }},
+      {"tp", "ranks", "tensor-parallel degree", key, [](R r) { return text(r.result.tp()); }},
+      {"cp", "ranks", "context-parallel degree", key, [](R r) { return text(context(r).cp.size); },
+       Of::cp},
+      {"cp_kind", "", "ring, ulysses, all-gather or hybrid; none at cp 1", key,
+       [](R r) { return text(context(r).is_split() ? name_of(context(r).kind) : "none"); }, Of::cp},
+      {"order", "", "which tokens a rank holds: contiguous, zigzag or striped", key,
+       [](R r) { return text(name_of(context(r).order)); }, Of::cp},
+      {"ulysses", "ranks", "ranks that exchange heads (hybrid: inside of the ring, or around it)",
+       key, [](R r) { return text(context(r).ulysses_size()); }, Of::cp},
+      {"ulysses_outer", "", "hybrid: those ranks are not neighbours", key,
+       [](R r) { return text(context(r).ulysses_outer); }, Of::cp},
+      {"sp", "", "sequence parallelism", key,
+       [](R r) { return text(parallel(r).sequence_parallel); }},
+      {"keep_gathered", "", "sequence parallelism keeps gathered inputs for backward", key,
+       [](R r) { return text(parallel(r).keep_gathered); }, Of::tp},
+      {"overlap", "", "communication of one part runs behind the compute of another", key,
+       [](R r) { return text(parallel(r).overlap); }},
+      {"overlap_chunks", "", "chunks of tokens; 1 without overlap", key,
+       [](R r) { return text(parallel(r).chunks); }},
+      {"head_chunks", "", "ulysses: chunks of heads; 1 without overlap", key,
+       [](R r) { return text(context(r).head_chunks); }, Of::cp},
+      {"gather_output", "", "linear-column: output columns gathered on every rank", key,
+       [](R r) { return text(layer(r).gather_output); }, Of::tp},
+      {"world_size", "ranks", "ranks of the launch", key,
+       [](R r) { return text(r.result.world_size); }},
+      {"group_size", "ranks", "ranks that communicate with each other", always,
+       [](R r) { return text(r.result.num_ranks()); }},
+      {"threads_per_rank", "", "compute threads of each rank", key,
+       [](R r) { return text(r.result.threads_per_rank); }},
+      {"replicated", "", "ranks beyond those of the row ran replicas (otherwise they idled)", key,
+       [](R r) { return text(r.result.replicated); }},
+      {"rank_scope", "", "whose time it is: max = the slowest rank's", always,
+       [](R) { return text(std::string_view{"max"}); }},
+  };
+}
+
+std::vector<Column> shape_columns() {
+  return {
+      {"batch", "sequences", "", key, [](R r) { return text(shape(r).batch); }},
+      {"seq", "tokens", "tokens of one sequence", key, [](R r) { return text(shape(r).seq); }},
+      {"hidden", "", "hidden width", key, [](R r) { return text(shape(r).hidden); }},
+      {"heads", "", "query heads", key, [](R r) { return text(shape(r).heads); }},
+      {"kv_heads", "", "key and value heads", key, [](R r) { return text(shape(r).kv_heads); }},
+      {"head_dim", "", "width of one head", key, [](R r) { return text(shape(r).head_dim); },
+       Of::cp},
+      {"ffn", "", "inner width of the MLP, or the linear's split width", key,
+       [](R r) { return text(shape(r).ffn); }},
+      {"layers", "", "blocks (op_or_block = model)", key, [](R r) { return text(shape(r).layers); },
+       Of::tp},
+      {"vocab", "", "vocabulary, padded (op_or_block = model)", key,
+       [](R r) { return text(shape(r).vocab); }, Of::tp},
+      {"mlp", "", "gelu or swiglu", key, [](R r) { return text(name_of(shape(r).mlp)); }},
+      {"gelu", "", "erf or tanh", key, [](R r) { return text(name_of(shape(r).gelu)); }},
+      {"norm", "", "layer or rms", key, [](R r) { return text(name_of(shape(r).norm)); }},
+      {"positions", "", "none, rotary or learned", key,
+       [](R r) { return text(name_of(shape(r).positions)); }},
+      {"biases", "", "linears have biases", key, [](R r) { return text(shape(r).biases); }},
+      {"dtype", "", "f32 or bf16", key, [](R r) { return text(name_of(layer(r).dtype)); }},
+      {"acc_dtype", "", "accumulation of matmuls", always,
+       [](R) { return text(std::string_view{"f32"}); }},
+      {"causal", "", "causal attention mask", key, [](R r) { return text(shape(r).causal); }},
+      {"window", "tokens", "a query sees keys less than this far away; 0: no limit", key,
+       [](R r) { return text(shape(r).window); }, Of::cp},
+      {"seqlens", "tokens", "packed sequences, joined by '+'; empty: one", key,
+       [](R r) { return seqlens_text(shape(r)); }, Of::cp},
+  };
+}
+
+std::vector<Column> quality_columns() {
+  return {
+      {"check", "",
+       "pass, fail or skipped: comparison with the same block on one rank (with f64 at tp 1 or "
+       "where "
+       "the sequence is split)",
+       always, [](R r) { return text(check_of(r)); }},
+      {"check_mode", "", "off, reduced (smaller shape; always on one rank) or full", always,
+       [](R r) { return text(name_of(r.result.check_mode)); }},
+      {"check_exact", "", "a bitwise comparison on exact data was part of it", measured,
+       [](R r) { return text(r.result.check.exact); }},
+      {"max_abs_err", "", "largest difference of any element on random data", measured,
+       [](R r) { return text(r.result.check.max_abs_err); }},
+      {"rel_norm_err", "", "largest norm(difference) / norm(expected) of any tensor", measured,
+       [](R r) { return text(r.result.check.rel_norm_err); }},
+      {"tol", "", "limit of rel_norm_err", measured,
+       [](R r) { return text(r.result.check.tolerance); }},
+      {"mem_peak_bytes", "bytes", "largest memory of one rank's tensors and workspace", measured,
+       [](R r) { return text(r.result.mem_peak_bytes); }},
+      {"mem_activation_bytes", "bytes", "activations of the rank with the most", measured,
+       [](R r) { return text(busiest(r, &RankWork::activation_bytes)); }, Of::cp},
+      {"mem_kv_bytes", "bytes",
+       "all K and V that the attention of one rank reads, wherever they lie", measured,
+       [](R r) { return text(busiest(r, &RankWork::kv_bytes)); }, Of::cp},
+      {"mem_exchange_bytes", "bytes", "buffers of the exchange on one rank", measured,
+       [](R r) { return text(busiest(r, &RankWork::exchange_bytes)); }, Of::cp},
+      {"mem_predicted_bytes", "bytes", "the same as the record backend predicts it", always,
+       [](R r) {
+         const std::int64_t bytes = r.result.mem_predicted_bytes;
+         return bytes > 0 ? text(bytes) : std::string{};
+       }},
+      {"oversubscribed", "", "more compute threads than cores: do not compare with other rows",
+       always, [](R r) { return text(r.result.oversubscribed); }},
+      {"profiler_overhead_pct", "%", "profiled over unprofiled median of one session, minus 1",
+       measured, [](R r) { return text(r.result.profiler_overhead_pct()); }},
+      {"source", "", "measured", always, [](R) { return text(std::string_view{"measured"}); }},
+      {"status", "", "ok, skipped or failed", always, [](R r) { return text(status_of(r)); }},
+      {"reason", "", "why it was skipped or failed", always,
+       [](R r) { return text(r.result.reason); }},
+      {"verdict", "",
+       "imbalanced, communication_bound, latency_bound, memory_bound or compute_bound", measured,
+       [](R r) { return text(r.result.verdict); }},
+      {"verdict_reason", "", "the numbers behind it and one thing to try", measured,
+       [](R r) { return text(r.result.verdict_reason); }},
+  };
+}
+
+}  // namespace shardmark::bench

@@ -1,0 +1,133 @@
+// The columns of results.csv that a measurement fills.
+
+#include "bench/harness/column_list.hpp"
+
+namespace shardmark::bench {
+namespace {
+
+using enum Column::Holds;
+using Of = Column::Of;
+using R = const Row&;
+
+}  // namespace
+
+std::vector<Column> time_columns() {
+  return {
+      {"time_us_p50", "us", "median sample; a sample is the slowest rank's time of one iteration",
+       measured, [](R r) { return text(r.result.time.p50); }},
+      {"time_us_p10", "us", "10th percentile", measured,
+       [](R r) { return text(r.result.time.p10); }},
+      {"time_us_p95", "us", "95th percentile", measured,
+       [](R r) { return text(r.result.time.p95); }},
+      {"time_us_p99", "us", "99th percentile", measured,
+       [](R r) { return text(r.result.time.p99); }},
+      {"time_us_min", "us", "fastest sample", measured,
+       [](R r) { return text(r.result.time.min); }},
+      {"time_us_max", "us", "slowest sample", measured,
+       [](R r) { return text(r.result.time.max); }},
+      {"time_us_mean", "us", "mean", measured, [](R r) { return text(r.result.time.mean); }},
+      {"cv_pct", "%", "standard deviation over mean", measured,
+       [](R r) { return text(r.result.time.cv_pct); }},
+      {"samples", "", "timed samples", measured, [](R r) { return text(r.result.time.samples); }},
+      {"warmup", "", "untimed iterations before them", measured,
+       [](R r) { return text(r.result.warmup); }},
+      {"inner_iterations", "", "back-to-back iterations in one sample", measured,
+       [](R r) { return text(r.result.inner_iterations); }},
+      {"window_us", "us", "profiled iteration, barrier to barrier; the times below split it",
+       measured, [](R r) { return text(r.result.split.window_us); }},
+      {"comp_us", "us", "union of compute kernels' intervals", measured,
+       [](R r) { return text(r.result.split.comp_us); }},
+      {"comm_us", "us", "union of communications' intervals", measured,
+       [](R r) { return text(r.result.split.comm_us); }},
+      {"exposed_comm_us", "us", "communication while no compute kernel runs", measured,
+       [](R r) { return text(r.result.split.exposed_comm_us); }},
+      {"exchange_us", "us",
+       "communications on the cp lane, waiting included, of the rank whose split this is", measured,
+       [](R r) { return text(r.result.exchange_us); }, Of::cp},
+      {"overlapped_us", "us", "communication while compute kernels run", measured,
+       [](R r) { return text(r.result.split.overlapped_us); }},
+      {"idle_us", "us", "nothing runs, by the executor's own clock", measured,
+       [](R r) { return text(r.result.split.idle_us); }},
+      {"residual_us", "us", "window - comp - exposed_comm - idle; above 0.1 % the row fails",
+       measured, [](R r) { return text(r.result.split.residual_us); }},
+      {"transfer_us", "us",
+       "sum over collectives of the shortest duration among the members: what moving the bytes "
+       "takes once all are there",
+       communicating, [](R r) { return text(r.result.transfer_us); }},
+      {"wait_us", "us", "comm time of this rank's collectives beyond that: waiting for a late peer",
+       communicating, [](R r) { return text(r.result.wait_us); }},
+      {"comp_comm_ratio", "", "comp_us / comm_us", communicating,
+       [](R r) { return text(r.result.split.comp_us / r.result.split.comm_us); }},
+      {"compute_only_us", "us", "median of the same iteration without its communication",
+       communicating, [](R r) { return text(r.result.compute_only_us); }},
+      {"communication_only_us", "us", "median of the same iteration's communication alone",
+       communicating, [](R r) { return text(r.result.communication_only_us); }},
+  };
+}
+
+std::vector<Column> rate_columns() {
+  return {
+      {"bytes_analytic", "bytes", "across one rank's link per iteration, from the formulas",
+       measured, [](R r) { return text(r.result.bytes_analytic); }},
+      {"bytes_plan", "bytes", "the same, summed over the recorded operations", measured,
+       [](R r) { return text(r.result.work.empty() ? 0.0 : r.result.work.front().bytes_plan); },
+       Of::cp},
+      {"bytes_observed", "bytes", "the same, counted call by call", measured,
+       [](R r) { return text(r.result.bytes_observed); }},
+      {"busbw_GBps", "GB/s", "bytes_observed / communication_only_us; GB = 1e9 bytes",
+       communicating, [](R r) { return text(r.result.busbw_GBps()); }},
+      {"flops_model_causal", "FLOP",
+       "model FLOPs of one iteration over all ranks; causal attention counts (s+1)/2 keys per "
+       "query",
+       measured, [](R r) { return text(r.result.flops_model_causal); }},
+      {"flops_model_full", "FLOP", "the same with all s keys per query", measured,
+       [](R r) { return text(r.result.flops_model_full); }},
+      {"flops_hw", "FLOP", "executed by one rank, recomputation included", measured,
+       [](R r) { return text(r.result.flops_observed); }},
+      {"flops_useful_max", "FLOP",
+       "of the busiest rank: visible pairs and matmuls only, backward attention as twice the "
+       "forward",
+       measured, [](R r) { return text(busiest(r, &RankWork::flops_useful)); }, Of::cp},
+      {"flops_useful_mean", "FLOP", "the same, mean over ranks", measured,
+       [](R r) { return text(mean(r, &RankWork::flops_useful)); }, Of::cp},
+      {"flops_done_max", "FLOP", "executed by the busiest rank, recomputation included", measured,
+       [](R r) { return text(busiest(r, &RankWork::flops_done)); }, Of::cp},
+      {"flops_done_mean", "FLOP", "the same, mean over ranks", measured,
+       [](R r) { return text(mean(r, &RankWork::flops_done)); }, Of::cp},
+      {"balance", "", "flops_useful_max / flops_useful_mean; 1 is balanced", measured,
+       [](R r) { return text(r.result.balance()); }, Of::cp},
+      {"speedup_ceiling", "",
+       "cp / balance: largest speed-up over cp 1 that this split of the work allows (contiguous "
+       "causal: P x P/(2P-1))",
+       measured, [](R r) { return text(r.result.speedup_ceiling()); }, Of::cp},
+      {"tflops_per_device", "TFLOP/s", "flops_model_causal / time_us_p50 / group_size", measured,
+       [](R r) { return text(r.result.tflops_per_device()); }},
+      {"mfu_causal_pct", "%", "tflops_per_device / peak_tflops", measured,
+       [](R r) { return text(r.result.mfu_causal_pct()); }},
+      {"mfu_full_pct", "%", "the same with flops_model_full", measured,
+       [](R r) { return text(r.result.mfu_full_pct()); }},
+      {"hfu_pct", "%", "flops_hw / time_us_p50 / peak_tflops", measured,
+       [](R r) { return text(r.result.hfu_pct()); }},
+      {"peak_tflops", "TFLOP/s", "peak of one rank while all ranks of the row work", measured,
+       [](R r) { return text(r.result.peak.tflops); }},
+      {"peak_alone_tflops", "TFLOP/s", "peak of one rank while the others wait", measured,
+       [](R r) { return text(r.result.peak.alone_tflops); }},
+      {"peak_source", "", "measured_gemm (2048^3 matmuls between the samples) or user", measured,
+       [](R r) { return text(r.result.peak.source); }},
+      {"overlap_pct", "%", "overlapped_us / comm_us", communicating,
+       [](R r) { return text(r.result.overlap_pct()); }},
+      {"exposed_comm_pct", "%", "exposed_comm_us / window_us", measured,
+       [](R r) { return text(r.result.exposed_comm_pct()); }},
+      {"comp_tax_pct", "%",
+       "compute kernels' time over that of the compute-only run, minus 1; medians of the slowest "
+       "rank",
+       communicating, [](R r) { return text(r.result.comp_tax_pct()); }},
+      {"comm_tax_pct", "%",
+       "communication time over that of the communication-only run, minus 1; medians of the "
+       "slowest "
+       "rank",
+       communicating, [](R r) { return text(r.result.comm_tax_pct()); }},
+  };
+}
+
+}  // namespace shardmark::bench
