@@ -2,6 +2,7 @@
 // rank.
 
 #include "tests/context/records.hpp"
+#include "tests/context/serial.hpp"
 
 namespace shardmark {
 namespace {
@@ -119,7 +120,23 @@ TEST_P(GatherValues, EqualOneRank) {
   }
 }
 
+TEST_P(GatherValues, EqualOneRankOnSpecialValues) {
+  for (const TokenOrder order : all_orders)
+    for (const Mask& mask : all_masks()) {
+      const CoreCase c = core_case(kind, order, GetParam(), mask, true);
+      test::expect_equal_on_special_values<test::ReferenceHost>(c);
+      test::expect_equal_on_special_values<test::CpuHost>(c);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, GatherValues, testing::ValuesIn(all_ranks));
+
+TEST(Gather, ErrorDoesNotGrowWithTheRanks) {
+  for (const TokenOrder order : all_orders)
+    for (const Mask& mask : {all_masks()[0], all_masks()[1]})
+      test::expect_no_growth_of_error<test::CpuHost>(core_case(kind, order, 1, mask, true),
+                                                     all_ranks);
+}
 
 }  // namespace
 }  // namespace shardmark

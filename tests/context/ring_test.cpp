@@ -1,6 +1,7 @@
 // Ring Attention: its op lists on the record backend, and its values against one rank.
 
 #include "tests/context/records.hpp"
+#include "tests/context/serial.hpp"
 
 namespace shardmark {
 namespace {
@@ -154,7 +155,23 @@ TEST_P(RingValues, EqualOneRank) {
   }
 }
 
+TEST_P(RingValues, EqualOneRankOnSpecialValues) {
+  for (const TokenOrder order : all_orders)
+    for (const Mask& mask : all_masks()) {
+      const CoreCase c = core_case(ContextKind::ring, order, GetParam(), mask, true);
+      test::expect_equal_on_special_values<test::ReferenceHost>(c);
+      test::expect_equal_on_special_values<test::CpuHost>(c);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, RingValues, testing::ValuesIn(all_ranks));
+
+TEST(Ring, ErrorDoesNotGrowWithTheRanks) {
+  for (const TokenOrder order : all_orders)
+    for (const Mask& mask : {all_masks()[0], all_masks()[1]})
+      test::expect_no_growth_of_error<test::CpuHost>(
+          core_case(ContextKind::ring, order, 1, mask, true), all_ranks);
+}
 
 }  // namespace
 }  // namespace shardmark
