@@ -95,7 +95,8 @@ class UlyssesAttention final : public AttentionCore {
   /// The part of a chunk's `returned` buffer that holds o's gradient before the others come.
   [[nodiscard]] Tensor gradient_of_o(const UlyssesState& state, int chunk) const;
 
-  [[nodiscard]] Fence exchange(Rank& rank, const Tensor& from, const Tensor& to) const;
+  void exchange(Rank& rank, const Tensor& from, const Tensor& to) const;
+  [[nodiscard]] Fence signal_result(Rank& rank, int turn) const;
   Fence send_heads(Rank& rank, UlyssesState& state, const Heads& in, int chunk) const;
   Fence send_gradient_of_o(Rank& rank, UlyssesState& state, const Tensor& d_o, int chunk) const;
   void inner_backward(Rank& rank, UlyssesState& state, int chunk) const;
@@ -118,6 +119,10 @@ int usable_head_chunks(std::int64_t heads, std::int64_t kv_heads, int wanted) {
 
 const Tensor& buffer_of(const ChunkBuffers& buffers, int chunk) {
   return buffers[static_cast<std::size_t>(chunk)].tensor();
+}
+
+void await_result(Rank& rank, Fence fence) {
+  if (fence.id != 0) rank.await(fence, Lane::compute);
 }
 
 UlyssesAttention::UlyssesAttention(const AttentionConfig& config)
@@ -172,13 +177,18 @@ Tensor UlyssesAttention::gradient_of_o(const UlyssesState& state, int chunk) con
 }
 
 /// All-to-all on the cp lane after what the compute lane has been given.
-Fence UlyssesAttention::exchange(Rank& rank, const Tensor& from, const Tensor& to) const {
+void UlyssesAttention::exchange(Rank& rank, const Tensor& from, const Tensor& to) const {
   rank.order(Lane::compute, Lane::cp);
   const std::int64_t rows = group_.size * rows_;
   for (std::int64_t entry = 0; entry < config_.batch; ++entry)
     all_to_all(rank, from.row_block(entry * rows, rows), to.row_block(entry * rows, rows), group_,
                Lane::cp);
-  return rank.signal(Lane::cp);
+}
+
+/// For the result that leaves as the `turn`-th, where a fence is needed: all but the last two leave
+/// before heads that are waited for, on the same lane.
+Fence UlyssesAttention::signal_result(Rank& rank, int turn) const {
+  return turn + 2 < chunks_ ? Fence{} : rank.signal(Lane::cp);
 }
 
 Fence UlyssesAttention::send_heads(Rank& rank, UlyssesState& state, const Heads& in,
@@ -197,7 +207,8 @@ Fence UlyssesAttention::send_heads(Rank& rank, UlyssesState& state, const Heads&
       pack(in.k, first_kv(member, chunk), kv_columns());
       pack(in.v, first_kv(member, chunk), kv_columns());
     }
-  return exchange(rank, sent, buffer_of(state.received, chunk));
+  exchange(rank, sent, buffer_of(state.received, chunk));
+  return rank.signal(Lane::cp);
 }
 
 void UlyssesAttention::forward(Rank& rank, State& base, const Heads& in, const Tensor& o) const {
@@ -212,10 +223,11 @@ void UlyssesAttention::forward(Rank& rank, State& base, const Heads& in, const T
     const Tensor& result = buffer_of(state.o, chunk);
     inner_->forward(rank, *state.inner[static_cast<std::size_t>(chunk)],
                     heads_of(state.received, chunk), result);
-    returned.push_back(exchange(rank, result, buffer_of(state.local_o, chunk)));
+    exchange(rank, result, buffer_of(state.local_o, chunk));
+    returned.push_back(signal_result(rank, chunk));
   }
   for (int chunk = 0; chunk < chunks_; ++chunk) {
-    rank.await(returned[static_cast<std::size_t>(chunk)], Lane::compute);
+    await_result(rank, returned[static_cast<std::size_t>(chunk)]);
     for (std::int64_t entry = 0; entry < config_.batch; ++entry)
       for (int member = 0; member < group_.size; ++member)
         copy(rank, block(buffer_of(state.local_o, chunk), entry, member),
@@ -230,7 +242,8 @@ Fence UlyssesAttention::send_gradient_of_o(Rank& rank, UlyssesState& state, cons
     for (int member = 0; member < group_.size; ++member)
       copy(rank, sequence(d_o, entry).column_block(first_q(member, chunk), q_columns()),
            block(sent, entry, member));
-  return exchange(rank, sent, gradient_of_o(state, chunk));
+  exchange(rank, sent, gradient_of_o(state, chunk));
+  return rank.signal(Lane::cp);
 }
 
 /// Leaves the gradients in `sent`. The last of the chunks that share a KV head comes first: it
@@ -287,11 +300,11 @@ void UlyssesAttention::backward(Rank& rank, State& base, const Heads&, const Ten
     if (chunk > 0) arrived = send_gradient_of_o(rank, state, d_o, chunk - 1);
     rank.await(needed, Lane::compute);
     inner_backward(rank, state, chunk);
-    returned.push_back(
-        exchange(rank, buffer_of(state.sent, chunk), buffer_of(state.returned, chunk)));
+    exchange(rank, buffer_of(state.sent, chunk), buffer_of(state.returned, chunk));
+    returned.push_back(signal_result(rank, chunks_ - 1 - chunk));
   }
   for (int chunk = chunks_ - 1; chunk >= 0; --chunk) {
-    rank.await(returned[static_cast<std::size_t>(chunks_ - 1 - chunk)], Lane::compute);
+    await_result(rank, returned[static_cast<std::size_t>(chunks_ - 1 - chunk)]);
     take_gradients(rank, state, gradients, chunk);
   }
 }

@@ -47,6 +47,10 @@ std::vector<CoreCase> hybrid_cases(const Mask& mask, bool overlap) {
   for (const TokenOrder order : test::all_orders)
     for (const bool outer : {false, true})
       for (const auto& [ranks, ulysses] : {std::pair{4, 2}, {6, 3}, {6, 2}, {4, 4}, {4, 1}}) {
+        // Without a second dimension there is one order of the mesh, and without a ring one of
+        // tokens.
+        if (outer && (ulysses == 1 || ulysses == ranks)) continue;
+        if (order != TokenOrder::zigzag && ulysses == ranks) continue;
         CoreCase c = test::core_case(ContextKind::hybrid, order, ranks, mask, overlap);
         c.config.heads = 12;
         c.config.kv_heads = ulysses == 4 ? 2 : 6;
@@ -164,7 +168,7 @@ TEST(Ulysses, TakesFewerChunksWhereHeadsDoNotDivide) {
 
 class UlyssesValues : public testing::TestWithParam<int> {};
 
-/// The cases of as many ranks, half of them in bf16; hybrids with ReferenceHost kernels only.
+/// The cases of as many ranks, half of them in bf16.
 template <class Host>
 void expect_values(int ranks, double tolerance) {
   for (const Mask& mask : all_masks())
@@ -186,8 +190,8 @@ TEST_P(UlyssesValues, EqualOneRankWithReferenceKernels) {
 TEST_P(UlyssesValues, EqualOneRank) { expect_values<CpuHost>(GetParam(), 1e-5); }
 
 TEST_P(UlyssesValues, EqualOneRankOnSpecialValues) {
-  for (const Mask& mask : all_masks())
-    for (const CoreCase& c : all_cases(mask, true))
+  for (const std::size_t mask : {1U, 4U})  // causal, packed
+    for (const CoreCase& c : all_cases(all_masks()[mask], true))
       if (c.ranks == GetParam()) test::expect_equal_on_special_values<CpuHost>(c);
 }
 
