@@ -109,6 +109,7 @@ MpiTransport::MpiTransport() : Transport{world_rank(), world_size()} {
   SHARDMARK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &notices_));
   make_half_ops();
   gave_up_.resize(static_cast<std::size_t>(size()));
+  unreachable_.resize(static_cast<std::size_t>(size()));
   ends_.resize(static_cast<std::size_t>(size()));
   gather_endpoints();
 }
@@ -253,6 +254,9 @@ std::string MpiTransport::find_dead_peer() {
   const auto found = std::ranges::find_if(gave_up_, [](std::uint8_t value) { return value != 0; });
   if (found == gave_up_.end()) return {};
   send_notices();
+  // Between hosts this is how a dead peer shows, and why the other one gave up.
+  if (const auto lost = std::ranges::find(unreachable_, 1); lost != unreachable_.end())
+    return describe(static_cast<int>(lost - unreachable_.begin())) + " cannot be reached";
   return describe(static_cast<int>(found - gave_up_.begin())) + " gave up waiting";
 }
 
@@ -260,7 +264,10 @@ void MpiTransport::send_notices() {
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
     MPI_Request request = MPI_REQUEST_NULL;
-    SHARDMARK_MPI(MPI_Isend(nullptr, 0, MPI_BYTE, peer, tag_gave_up, notices_, &request));
+    if (MPI_Isend(nullptr, 0, MPI_BYTE, peer, tag_gave_up, notices_, &request) != MPI_SUCCESS) {
+      unreachable_[static_cast<std::size_t>(peer)] = 1;
+      continue;
+    }
     SHARDMARK_MPI(MPI_Request_free(&request));
   }
 }

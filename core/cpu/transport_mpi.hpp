@@ -152,7 +152,8 @@ class MpiTransport final : public Transport {
   MPI_Request exchange_request_{MPI_REQUEST_NULL};
   std::vector<Endpoint> endpoints_;
   std::vector<Watched> watched_;
-  std::vector<std::uint8_t> gave_up_;  ///< per rank
+  /// Per rank: who said so, and to whom no notice could be sent, since its connection is closed.
+  std::vector<std::uint8_t> gave_up_, unreachable_;
   End my_end_;
   std::vector<End> ends_;
 };

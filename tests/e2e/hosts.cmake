@@ -19,7 +19,7 @@ foreach(name IN ITEMS ranks_are_placed_host_by_host exit_code_is_the_programs no
 endforeach()
 if(TARGET shardmark-collectives)
   foreach(name IN ITEMS collectives_over_two_hosts hierarchical_crosses_the_link_once
-      programs_end_over_four_hosts)
+      killed_rank_is_named_with_its_host programs_end_over_four_hosts)
     shardmark_add_hosts_test(${name} shardmark-collectives)
   endforeach()
 endif()

@@ -24,7 +24,10 @@ expect() {
     cat out >&2
     exit 77
   fi
-  [ $code -eq "$wanted" ] || fail "exit code $code, not $wanted, of: hosts $*"
+  case $wanted in
+    nonzero) [ $code -ne 0 ] || fail "exit code 0 of: hosts $*" ;;
+    *) [ $code -eq "$wanted" ] || fail "exit code $code, not $wanted, of: hosts $*" ;;
+  esac
 }
 has() { grep -qE -- "$2" "$1" || fail "no '$2' in $1"; }
 # sent HOST: bytes.
@@ -70,6 +73,12 @@ hanging_rank_is_named_with_its_host() {
   expect 1 -- "$PROGRAM" --tp 2 "${one_op[@]}" --timeout 2 --inject-fault hang:rank=1:op=1
   has out 'rank 1 \(host1\): watchdog'
   has out 'no answer for 2 s.*no sign of life from rank 1 \(host host1'
+}
+# mpirun told not to end the others at once, so that they can say what they see.
+killed_rank_is_named_with_its_host() {
+  expect nonzero --hosts 3 -- -disable-auto-cleanup "$PROGRAM" all_reduce -b 8 -e 8 --timeout 2 \
+    --inject-fault kill:rank=1:op=9
+  for rank in 0 2; do has out "rank $rank \(host$rank\): .*rank 1 \(host host1, pid [0-9]+\)"; done
 }
 
 # Bytes over the link of one call: what twenty calls more send more.
