@@ -61,6 +61,23 @@ TEST(Gather, MovesTheBytesOfTheFormulaWhateverTheMask) {
     }
 }
 
+/// K and V of the whole sequence and their gradients in f32, and log-sum-exps; in bf16 also sums of
+/// o or dq.
+TEST(Gather, NeedsTheMemoryItStates) {
+  for (CoreCase c : with_chunks({2, 3, 4, 8}))
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      c.config.dtype = dtype;
+      const auto rows = static_cast<double>(c.config.batch * c.config.seq);
+      const auto q = static_cast<double>(c.config.heads * c.config.head_dim);
+      const auto kv = static_cast<double>(c.config.kv_heads * c.config.head_dim);
+      double bytes = 2 * rows * kv * static_cast<double>(size_of(dtype) + 4) +
+                     rows / c.ranks * static_cast<double>(c.config.heads) * 4;
+      if (dtype == DType::bf16) bytes += rows / c.ranks * q * 4;
+      const RecordedSteps steps{c};
+      for (int rank = 0; rank < c.ranks; ++rank) EXPECT_EQ(steps.core_bytes(rank), bytes) << c;
+    }
+}
+
 /// The own part's compute waits for no exchange, and with it in pieces, a piece of the heads hides
 /// the exchange of its neighbour.
 TEST(Gather, HidesBehindWhatNeedsNoExchange) {

@@ -4,6 +4,7 @@
 
 #include "core/record/deadlock.hpp"
 #include "core/record/matching.hpp"
+#include "core/record/memory.hpp"
 #include "core/record/mutate.hpp"
 #include "core/record/races.hpp"
 #include "tests/context/cores.hpp"
@@ -55,6 +56,16 @@ class RecordedSteps {
   [[nodiscard]] int num_attentions(int rank) const {
     return static_cast<int>(
         sum(rank, "fwd", [](const Op& op) { return std::holds_alternative<Attention>(op); }));
+  }
+
+  /// What the core of a rank allocates, without the tensors of its caller.
+  [[nodiscard]] double core_bytes(int rank) const {
+    const auto at = static_cast<std::size_t>(rank);
+    std::int64_t bytes = memory_timeline(ranks_[at]->list.memory).peak.total();
+    const CoreProgram& program = *programs_[at];
+    for (const Buffer* buffer : {&program.qkv, &program.o, &program.d_o, &program.dqkv})
+      bytes -= buffer->tensor().bytes();
+    return static_cast<double>(bytes);
   }
 
   std::vector<std::vector<OpRecord>> ops;

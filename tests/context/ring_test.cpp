@@ -84,6 +84,25 @@ TEST(Ring, MovesPartsOnlyAsFarAsTheyAreNeeded) {
   }
 }
 
+/// O(seq / ranks): two parts of K and V, three of their gradients in f32, and log-sum-exps; in bf16
+/// also sums of o or dq and of the own dk and dv.
+TEST(Ring, NeedsTheMemoryItStates) {
+  for (const int ranks : {2, 3, 4, 8})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      CoreCase c =
+          core_case(ContextKind::ring, TokenOrder::zigzag, ranks, all_masks().front(), true);
+      c.config.dtype = dtype;
+      const auto rows = static_cast<double>(c.config.batch * c.config.seq / ranks);
+      const auto heads = static_cast<double>(c.config.heads);
+      double bytes = 2 * part_bytes(c, dtype) + 3 * part_bytes(c, DType::f32) + rows * heads * 4;
+      if (dtype == DType::bf16)
+        bytes +=
+            rows * heads * static_cast<double>(c.config.head_dim) * 4 + part_bytes(c, DType::f32);
+      const RecordedSteps steps{c};
+      for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(steps.core_bytes(rank), bytes) << c;
+    }
+}
+
 TEST(Ring, LeavesOutTheStepsThatNobodySees) {
   const Mask& causal = all_masks()[1];
   const RecordedSteps contiguous{
