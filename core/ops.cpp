@@ -175,6 +175,13 @@ double bytes_wire_of(const Op& op) {
       op);
 }
 
+double bytes_sent_of(const Op& op) {
+  const auto* message = std::get_if<SendRecv>(&op);
+  if (message == nullptr) return bytes_wire_of(op);
+  const bool crosses = message->to >= 0 && message->to != message->group.position;
+  return crosses ? as_double(message->x.bytes()) : 0.0;
+}
+
 Work work(const Op& op) {
   const Touches touched = touches(op);
   Work result{flops_of(op), 0, bytes_wire_of(op)};

@@ -341,6 +341,9 @@ struct Work {
 /// Single fields of `work`, cheap enough for the hot path.
 [[nodiscard]] double flops_of(const Op& op);
 [[nodiscard]] double bytes_wire_of(const Op& op);
+/// The same, but of a message only what this rank sends: summed over an iteration it is the rank's
+/// share of the traffic, also where it receives and passes nothing on.
+[[nodiscard]] double bytes_sent_of(const Op& op);
 
 /// The one statement of access: what the op reads and what it writes, on this rank.
 struct Touches {

@@ -56,14 +56,7 @@ std::string Transport::broadcast(const std::string& from_rank_0, Waiting waiting
   return gather(rank_ == 0 ? from_rank_0 : std::string{}, waiting).front();
 }
 
-void Transport::count(const Op& op) {
-  if (const auto* o = std::get_if<SendRecv>(&op)) {
-    const bool crosses = o->to >= 0 && o->to != o->group.position;
-    bytes_started_ += crosses ? static_cast<double>(o->x.bytes()) : 0.0;
-  } else {
-    bytes_started_ += bytes_wire_of(op);
-  }
-}
+void Transport::count(const Op& op) { bytes_started_ += bytes_sent_of(op); }
 
 std::string Waiter::describe_timeout(double timeout_s) {
   timed_out_ = true;

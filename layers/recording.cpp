@@ -50,7 +50,7 @@ Recording record_program(const LayerConfig& config, Phase phase, int num_threads
   recording.tensor_bytes = memory_timeline(recording.memory).peak.total();
   for (const OpRecord& record : recording.ops) {
     recording.flops += flops_of(record.op);
-    recording.bytes_wire += bytes_wire_of(record.op);
+    recording.bytes_wire += bytes_sent_of(record.op);
     if (kind_of(record.op) == OpKind::compute)
       recording.workspace_bytes =
           std::max(recording.workspace_bytes, workspace_bytes(record.op, num_threads));

@@ -24,7 +24,7 @@ struct Recording {
   std::int64_t tensor_bytes{0};      ///< peak of all tensors
   std::int64_t workspace_bytes{0};   ///< largest scratch any op takes on the cpu backend
   double flops{0};                   ///< executed by the compute ops (Work::flops)
-  double bytes_wire{0};              ///< across this rank's link
+  double bytes_wire{0};              ///< across this rank's link, see bytes_sent_of
 };
 /// `config.parallel` says which rank it is (Parallel::at).
 [[nodiscard]] Recording record_program(const LayerConfig& config, Phase phase, int num_threads);

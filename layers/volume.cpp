@@ -224,7 +224,7 @@ class Counter {
       if (phase == Phase::forward ? !forward_ : !backward_) continue;
       double bytes = 0;
       for (const OpRecord& record : record_program(config_, phase, 1).ops)
-        if (std::holds_alternative<SendRecv>(record.op)) bytes += bytes_wire_of(record.op);
+        if (std::holds_alternative<SendRecv>(record.op)) bytes += bytes_sent_of(record.op);
       add(message("attention ", phase == Phase::forward ? "forward" : "backward",
                   ": ring of k and v", phase == Phase::forward ? "" : " and of their gradients"),
           bytes, "counted from the plan: parts go only as far as the masks let somebody see them");

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""Compares a dump of shardmark-tp with an independent evaluation in NumPy, in float64.
+"""Compares a dump of shardmark-tp or shardmark-cp with an independent evaluation in NumPy, in float64.
 
 Usage: scripts/compare_numpy.py DUMP_DIR [--self-test]
 
 DUMP_DIR is what `shardmark-tp --dump DUMP_DIR` wrote: one .npy file per tensor and rank, and
-manifest.json. Global tensors are put together from the ranks' shards. The reference takes only
+manifest.json. Global tensors are put together from the ranks' shards; where a rank holds some
+tokens of each sequence (shardmark-cp), the manifest says which. The reference takes only
 inputs and weights from the dump (as rounded to the run's dtype) and computes every activation,
 the loss and every gradient. Reported per tensor: norm(dumped - reference) / norm(reference).
 Exit code 1 if one exceeds the tolerance, if copies of a replicated tensor differ between ranks,
@@ -15,6 +16,8 @@ or if a tensor is missing or unknown.
 Conventions: y = x @ W with W stored [in, out]; token t of batch * seq is at position t % seq;
 query head i reads KV head i // (heads / kv_heads); rotary pairs (i, i + head_dim / 2) turn by
 position * theta^(-2i / head_dim), as in GPT-NeoX and Llama; the loss is the mean over tokens.
+A query sees the keys of its own packed sequence, up to itself if causal, and with a window only
+those less than that many tokens away; rotary positions count from the packed sequence's start.
 """
 
 import argparse
@@ -42,7 +45,7 @@ class Dump:
     def __init__(self, folder):
         manifest_path = folder / "manifest.json"
         if not manifest_path.is_file():
-            raise BadDump(f"{folder} has no manifest.json: not written by shardmark-tp --dump")
+            raise BadDump(f"{folder} has no manifest.json: not written by --dump")
         manifest = json.loads(manifest_path.read_text())
         self.config = manifest["config"]
         self.tensors, self.roles, self.copies_differ = {}, {}, []
@@ -52,20 +55,23 @@ class Dump:
             if list(local.shape) != list(entry["shape"]):
                 raise BadDump(f"{entry['file']}: shape {local.shape}, manifest {entry['shape']}")
             for part in entry["parts"]:
-                self.add(part, local, entry["dim"], entry["role"], known)
+                self.add(part, local, entry, known)
         for name, is_known in known.items():
             if not is_known.all():
                 raise BadDump(f"{name}: the shards leave {(~is_known).sum()} elements out")
 
-    def add(self, part, local, dim, role, known):
-        name, shape = part["of"], part["global_shape"]
+    def add(self, part, local, entry, known):
+        name, shape, dim = part["of"], part["global_shape"], entry["dim"]
         if name not in self.tensors:
             self.tensors[name], known[name] = np.zeros(shape), np.zeros(shape, bool)
-            self.roles[name] = role
+            self.roles[name] = entry["role"]
         first, count = part["local_first"], part["count"]
         values = np.take(local, range(first, first + count), axis=dim)
         where = [slice(None)] * len(shape)
         where[dim] = slice(part["global_first"], part["global_first"] + count)
+        if entry["rows"]:  # of a tensor split along columns: runs of first, count, stride
+            rows = [first + stride * np.arange(n) for first, n, stride in entry["rows"]]
+            where[0] = np.concatenate(rows)
         where = tuple(where)
         already = known[name][where]
         if not np.array_equal(self.tensors[name][where][already], values[already]):
@@ -146,12 +152,33 @@ class Reference:
 
     # attention
 
+    def sequence_of_token(self):
+        """Which packed sequence each place of `seq` belongs to."""
+        lengths = self.config["seqlens"] or [self.config["seq"]]
+        return np.repeat(np.arange(len(lengths)), lengths)
+
+    def positions(self):
+        """Each place's position in its packed sequence."""
+        sequence = self.sequence_of_token()
+        return np.arange(len(sequence)) - np.searchsorted(sequence, sequence)
+
+    def visible(self):
+        """visible[query, key], from the definition."""
+        place, sequence = np.arange(self.config["seq"]), self.sequence_of_token()
+        query, key = place[:, None], place[None, :]
+        seen = sequence[:, None] == sequence[None, :]
+        if self.config["causal"]:
+            seen &= key <= query
+        if self.config["window"]:
+            seen &= abs(query - key) < self.config["window"]
+        return seen
+
     def rotate(self, x, direction):
         """x_T(H*d), turned by +angle (forward) or -angle (its transpose)."""
         if self.config["positions"] != "rotary":
             return x
         head_dim, half = self.config["head_dim"], self.config["head_dim"] // 2
-        position = np.arange(x.shape[0]) % self.config["seq"]
+        position = np.tile(self.positions(), x.shape[0] // self.config["seq"])
         # The program keeps theta in single precision.
         theta = float(np.float32(self.config["rope_theta"]))
         frequency = theta ** (-2.0 * np.arange(half) / head_dim)
@@ -176,29 +203,34 @@ class Reference:
         q, k, v = self.linear(name + "/qkv", x, names)
         q = self.store(f"{name}/qkv/query/y", self.rotate(q, +1))
         k = self.store(f"{name}/qkv/key/y", self.rotate(k, +1))
-        probabilities = self.probabilities(q, k)
-        shared = self.config["heads"] // self.config["kv_heads"]
-        o = probabilities @ np.repeat(self.heads_of(v), shared, axis=1)
-        o = self.store(name + "/o", self.tokens_of(o))
+        o = self.store(name + "/o", self.core(q, k, v))
         return self.linear(name + "/projection", o)[0]
+
+    def core(self, q, k, v):
+        shared = self.config["heads"] // self.config["kv_heads"]
+        values = np.repeat(self.heads_of(v), shared, axis=1)
+        return self.tokens_of(self.probabilities(q, k) @ values)
 
     def probabilities(self, q, k):
         c = self.config
         shared = c["heads"] // c["kv_heads"]
         keys = np.repeat(self.heads_of(k), shared, axis=1)
         scores = self.heads_of(q) @ keys.transpose(0, 1, 3, 2) / math.sqrt(c["head_dim"])
-        if c["causal"]:
-            scores = np.where(np.tri(c["seq"], dtype=bool), scores, -np.inf)
+        scores = np.where(self.visible(), scores, -np.inf)
         scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
         return scores / scores.sum(axis=-1, keepdims=True)
 
     def attention_backward(self, name, x, dy):
-        c = self.config
         q, k, v = (self.computed[f"{name}/qkv/{part}/y"] for part in ("query", "key", "value"))
-        o = self.computed[name + "/o"]
-        d_o = self.heads_of(self.linear_backward(name + "/projection", o, [dy]))
+        d_o = self.linear_backward(name + "/projection", self.computed[name + "/o"], [dy])
+        dq, dk, dv = self.core_backward(q, k, v, d_o)
+        dq, dk = self.rotate(dq, -1), self.rotate(dk, -1)
+        return self.linear_backward(name + "/qkv", x, [dq, dk, dv], ("query", "key", "value"))
+
+    def core_backward(self, q, k, v, d_o):
+        c = self.config
         shared = c["heads"] // c["kv_heads"]
-        queries = self.heads_of(q)
+        queries, d_o = self.heads_of(q), self.heads_of(d_o)
         keys = np.repeat(self.heads_of(k), shared, axis=1)
         values = np.repeat(self.heads_of(v), shared, axis=1)
         p = self.probabilities(q, k)
@@ -209,10 +241,15 @@ class Reference:
             batch, _, seq, head_dim = per_head.shape
             return per_head.reshape(batch, c["kv_heads"], shared, seq, head_dim).sum(axis=2)
 
-        dq = self.rotate(self.tokens_of(ds @ keys), -1)
-        dk = self.rotate(self.tokens_of(sum_sharers(ds.transpose(0, 1, 3, 2) @ queries)), -1)
-        dv = self.tokens_of(sum_sharers(p.transpose(0, 1, 3, 2) @ d_o))
-        return self.linear_backward(name + "/qkv", x, [dq, dk, dv], ("query", "key", "value"))
+        return (self.tokens_of(ds @ keys),
+                self.tokens_of(sum_sharers(ds.transpose(0, 1, 3, 2) @ queries)),
+                self.tokens_of(sum_sharers(p.transpose(0, 1, 3, 2) @ d_o)))
+
+    def attention_alone(self):
+        q, k, v, d_o = (self.weight(name) for name in ("q", "k", "v", "o_grad"))
+        self.store("o", self.core(q, k, v))
+        for name, gradient in zip("qkv", self.core_backward(q, k, v, d_o)):
+            self.store(name + "_grad", gradient)
 
     # MLP
 
@@ -310,6 +347,8 @@ class Reference:
         kind = self.config["block"]
         if kind == "model":
             return self.model()
+        if kind == "attention-core":
+            return self.attention_alone()
         x, dy = self.weight("x"), self.weight("y_grad")
         if kind in ("linear-column", "linear-row"):
             self.linear("linear", x)

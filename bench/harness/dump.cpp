@@ -36,6 +36,8 @@ Json describe(const NamedTensor& named, int rank, const Values& values) {
                      {"local_first", part.local_first},
                      {"global_first", part.global_first},
                      {"count", part.count}});
+  Json rows = Json::array();
+  for (const Places::Run& run : named.rows) rows.push_back({run.first, run.count, run.stride});
   const bool generated = named.role == Role::input || named.role == Role::weight;
   std::string formula = named.formula;
   if (generated && !named.parts.empty()) formula = values.formula(named.parts.front().init);
@@ -47,6 +49,7 @@ Json describe(const NamedTensor& named, int rank, const Values& values) {
           {"shape", extents(named.tensor.shape)},
           {"dim", named.dim},
           {"parts", std::move(parts)},
+          {"rows", std::move(rows)},
           {"formula", formula}};
 }
 
