@@ -6,6 +6,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <optional>
 
 namespace shardmark {
 namespace {
@@ -122,7 +123,9 @@ bool CpuBackend::is_done(Fence fence) const {
 
 template <class Action>
 auto CpuBackend::run_as(const OpRecord& record, const Action& action) {
-  const Activity::Step step{transport_.activity(), record};
+  // What the progress thread does meanwhile is no sign that the kernel moves on.
+  std::optional<Activity::Step> step;
+  if (!computing_) step.emplace(transport_.activity(), record);
   const auto text = [&](const Error& error) {
     error_has_path_ = true;
     return message(path_of(record), ": ", name_of(record.op), ": ", error.what());

@@ -94,7 +94,7 @@ class CpuBackend final : public Backend, private TileHook {
   std::vector<std::byte*> released_;
   ExecutorTimes times_{};
   double flops_executed_{0};
-  bool computing_{false};  ///< a kernel runs and the progress thread looks: no time is idle
+  bool computing_{false};  ///< a kernel runs while the progress thread looks: no time is idle
   std::unique_ptr<ProgressThread> progress_;
 };
 
