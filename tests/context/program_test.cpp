@@ -160,6 +160,121 @@ TEST(ContextTensors, TileTheWholeSequence) {
     }
 }
 
+std::string message_of(const ContextCase& c) {
+  try {
+    check_divisible(c.on(0));
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(ContextInput, ErrorsNameTheValueTheRuleAndWhatWorks) {
+  const auto with = [](ContextKind kind, TokenOrder order, int cp, int tp, const auto& change) {
+    ContextCase c = test::context_case(BlockKind::block, kind, order, cp, tp);
+    change(c.config);
+    return message_of(c);
+  };
+  const auto with_seq = [&](TokenOrder order, std::int64_t seq, bool sp) {
+    return with(ContextKind::ring, order, 4, 2, [&](LayerConfig& config) {
+      config.shape.seq = seq;
+      config.parallel.sequence_parallel = sp;
+    });
+  };
+  EXPECT_EQ(with_seq(TokenOrder::contiguous, 50, false),
+            "seq 50 does not split over cp 4 in contiguous order: it must be a multiple of 4; try "
+            "48 or 52");
+  EXPECT_EQ(with_seq(TokenOrder::striped, 50, false),
+            "seq 50 does not split over cp 4 in striped order: it must be a multiple of 4; try 48 "
+            "or 52");
+  EXPECT_EQ(with_seq(TokenOrder::zigzag, 52, false),
+            "seq 52 does not split over cp 4 in zigzag order: it must be a multiple of 8; try 48 "
+            "or 56");
+  EXPECT_EQ(with_seq(TokenOrder::contiguous, 52, true),
+            "seq 52 does not split over cp 4 in contiguous order with SP: it must be a multiple of "
+            "8; try 48 or 56");
+  EXPECT_EQ(with_seq(TokenOrder::zigzag, 5, false),
+            "seq 5 does not split over cp 4 in zigzag order: it must be a multiple of 8; try 8");
+  EXPECT_EQ(with_seq(TokenOrder::zigzag, 56, true), "none");
+
+  const auto with_heads = [&](std::int64_t heads, std::int64_t kv_heads, int cp, int tp) {
+    return with(ContextKind::ulysses, TokenOrder::contiguous, cp, tp, [&](LayerConfig& config) {
+      config.shape.heads = heads;
+      config.shape.kv_heads = kv_heads;
+    });
+  };
+  EXPECT_EQ(with_heads(8, 8, 16, 1),
+            "heads 8 is not divisible by the Ulysses degree 16; try heads 16 or the Ulysses degree "
+            "8 at most");
+  EXPECT_EQ(
+      with_heads(12, 6, 4, 1),
+      "kv_heads 6 neither divides nor is divisible by the Ulysses degree 4; try kv_heads 4 or "
+      "the Ulysses degree 6");
+  EXPECT_EQ(with_heads(12, 12, 4, 2),
+            "heads per tp rank 6 is not divisible by the Ulysses degree 4; try 4 or 8");
+  EXPECT_EQ(with_heads(8, 1, 4, 2), "none");
+  EXPECT_EQ(with_heads(8, 3, 2, 1), "heads 8 is not divisible by kv_heads 3; try kv_heads 2");
+
+  const auto with_degree = [&](int ulysses) {
+    return with(ContextKind::hybrid, TokenOrder::zigzag, 4, 1,
+                [&](LayerConfig& config) { config.parallel.context.ulysses = ulysses; });
+  };
+  EXPECT_EQ(with_degree(3), "ulysses 3 does not divide cp 4; try 2");
+  EXPECT_EQ(with_degree(0), "ulysses 0 does not divide cp 4; try 1");
+  EXPECT_EQ(with_degree(2), "none");
+
+  const auto with_masks = [&](std::int64_t window, std::vector<std::int64_t> seqlens) {
+    return with(ContextKind::ring, TokenOrder::striped, 1, 1, [&](LayerConfig& config) {
+      config.shape.window = window;
+      config.shape.seqlens = std::move(seqlens);
+    });
+  };
+  EXPECT_EQ(with_masks(-1, {}), "window is -1; it must be at least 1");
+  EXPECT_EQ(with_masks(0, {20, 20}), "seqlens add up to 40, not to seq 48; try seq 40");
+  EXPECT_EQ(with_masks(0, {48, 0}), "a packed sequence is 0; it must be at least 1");
+  EXPECT_EQ(with_masks(7, {20, 28}), "none");
+
+  ContextCase c = test::context_case(BlockKind::model, ContextKind::ring, TokenOrder::zigzag, 2);
+  EXPECT_THAT(message_of(c), testing::HasSubstr("a model is not offered with cp 2"));
+  c = test::context_case(BlockKind::attention_core, ContextKind::ring, TokenOrder::zigzag, 2, 2);
+  c.config.shape.kv_heads = 1;
+  EXPECT_EQ(message_of(c), "kv_heads 1 is not divisible by tp 2; try kv_heads 2 or tp 1 at most");
+}
+
+TEST(ContextReduced, KeepsTheSplitOrderAndMasks) {
+  for (const BlockKind block : {BlockKind::attention_core, BlockKind::block})
+    for (ContextCase c : test::all_kinds_with_tp(block))
+      for (const std::string_view mask : {"full", "window", "packed"}) {
+        ModelShape& shape = c.config.shape;
+        shape.seq = 1 << 20;
+        shape.heads = 64;
+        shape.kv_heads = 8;
+        shape.head_dim = 128;
+        test::set_mask(c, mask);
+        if (shape.window > 0) shape.window = 1 << 18;
+        if (!shape.seqlens.empty()) shape.seqlens = {1, 1 << 19, (1 << 19) - 1};
+        const LayerConfig small = reduced_config(c.on(1));
+        EXPECT_NO_THROW(check_divisible(small)) << c;
+        EXPECT_LE(small.shape.seq, 8 * 2 * 8 * 2) << c;
+        EXPECT_LE(small.shape.heads, 16) << c;
+        EXPECT_LT(small.shape.kv_heads, small.shape.heads) << c;
+        EXPECT_EQ(small.parallel.num_ranks(), c.ranks());
+        EXPECT_EQ(small.parallel.context.order, c.config.parallel.context.order);
+        EXPECT_EQ(small.shape.window, shape.window > 0 ? small.shape.seq / 4 : 0) << c;
+        // The sequence of one token has vanished.
+        EXPECT_EQ(small.shape.seqlens.size(), shape.seqlens.empty() ? 0U : 2U) << c;
+      }
+}
+
+TEST(ContextReduced, IsTheOnlyCheckUnderContextParallelism) {
+  Parallel parallel;
+  parallel.tp.size = 2;
+  EXPECT_EQ(usable_check_mode(CheckMode::full, parallel), CheckMode::full);
+  parallel.context.cp.size = 2;
+  EXPECT_EQ(usable_check_mode(CheckMode::full, parallel), CheckMode::reduced);
+  EXPECT_EQ(usable_check_mode(CheckMode::off, parallel), CheckMode::off);
+}
+
 /// What one rank needs to run.
 struct Host {
   explicit Host(Transport& transport) : cpu{transport, arena, kernels} {}
