@@ -40,7 +40,7 @@ struct ContextParallel {
   TokenOrder order{TokenOrder::contiguous};
   int ulysses{1};             ///< hybrid: members of a Ulysses group, a divisor of cp.size
   bool ulysses_outer{false};  ///< hybrid: they are cp.size / ulysses ranks apart, not neighbours
-  int head_chunks{1};  ///< Ulysses with overlap: one part of the heads travels behind another
+  int head_chunks{1};  ///< with overlap, not for a ring: a part of the heads travels behind another
 
   [[nodiscard]] bool is_split() const { return cp.size > 1; }
   /// Members of a Ulysses group: 1, `ulysses` or cp.size; 1 where nothing is split.
