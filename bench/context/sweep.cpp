@@ -165,24 +165,22 @@ void note_collapsed(const Options& options, Sweep& sweep) {
     sweep.notices.push_back(message("ulysses gives every rank all tokens: its ",
                                     options.orders.size(),
                                     " orders are one row, shown as contiguous"));
-  for (const int tp : tp_degrees(options))
-    for (const Case& made : sweep.cases)
-      if (made.layer.parallel.tp.size == tp &&
-          made.layer.parallel.context.cp.size == options.ulysses &&
-          made.layer.parallel.context.kind == ContextKind::ulysses &&
-          std::ranges::find(options.kinds, ContextKind::hybrid) != options.kinds.end()) {
-        sweep.notices.push_back(message("hybrid with all ", options.ulysses,
-                                        " ranks in one Ulysses group is ulysses, and shown so"));
-        return;
-      }
+  const bool has_hybrid =
+      std::ranges::find(options.kinds, ContextKind::hybrid) != options.kinds.end();
+  const bool is_whole = std::ranges::any_of(sweep.cases, [&](const Case& made) {
+    return made.layer.parallel.context.cp.size == options.ulysses;
+  });
+  if (has_hybrid && is_whole && options.ulysses > 1)
+    sweep.notices.push_back(message("hybrid with all ", options.ulysses,
+                                    " ranks in one Ulysses group is ulysses, and shown so"));
 }
 
 void note_chunks(const Options& options, Sweep& sweep) {
   std::set<std::string> seen;
   for (const Case& made : sweep.cases) {
     const ContextParallel& context = made.layer.parallel.context;
-    if (!made.layer.parallel.overlap || !made.skip_reason.empty() || context.ulysses_size() == 1 ||
-        context.head_chunks == options.base.overlap_chunks)
+    if (!made.layer.parallel.overlap || !made.skip_reason.empty() || !context.is_split() ||
+        context.kind == ContextKind::ring || context.head_chunks == options.base.overlap_chunks)
       continue;
     const ModelShape& shape = made.layer.shape;
     std::string text =
@@ -198,13 +196,16 @@ void note_chunks(const Options& options, Sweep& sweep) {
 
 int usable_head_chunks(const LayerConfig& config, int wanted) {
   const Parallel& parallel = config.parallel;
-  const int degree = parallel.context.ulysses_size();
-  if (degree == 1) return 1;
-  const std::int64_t sharers = std::int64_t{parallel.tp.size} * degree;
-  const std::int64_t heads = config.shape.heads / sharers;
-  const std::int64_t kv_heads = std::max<std::int64_t>(1, config.shape.kv_heads / sharers);
+  const ContextParallel& context = parallel.context;
+  const std::int64_t kv_heads = std::max<std::int64_t>(1, config.shape.kv_heads / parallel.tp.size);
+  if (!context.is_split() || context.kind == ContextKind::ring) return 1;
+  if (context.kind == ContextKind::all_gather)
+    return static_cast<int>(std::gcd(std::int64_t{wanted}, kv_heads));
+  const int degree = context.ulysses_size();
+  const std::int64_t heads = config.shape.heads / parallel.tp.size / degree;
+  const std::int64_t kept = std::max<std::int64_t>(1, kv_heads / degree);
   int chunks = wanted;
-  while (heads % chunks != 0 || kv_heads % chunks != 0) --chunks;
+  while (heads % chunks != 0 || (kept % chunks != 0 && chunks % kept != 0)) --chunks;
   return chunks;
 }
 

@@ -95,17 +95,23 @@ std::vector<KernelSummary> summarize_kernels(const std::vector<RankTrace>& trace
 }
 
 Waiting waiting_of(const std::vector<RankTrace>& traces, std::size_t rank) {
-  // The ranks of a group submit the same ops, so a collective has one op_seq on all of them.
   const auto duration = [](const RankTrace::Interval& interval) {
     return interval.end_us - interval.start_us;
   };
-  // One done by a plan has an interval per step; what counts is their sum.
-  using Durations = std::map<std::pair<std::uint32_t, std::string>, double>;
+  // Ranks of a group communicate in one order, though a rank that sees less computes fewer ops in
+  // between; so the n-th communication of a path is the same on all of them. One done by a plan has
+  // an interval per step; what counts is their sum.
+  using Durations = std::map<std::tuple<std::string, std::string, int>, double>;
   const auto durations = [&](const RankTrace& trace) {
     Durations sums;
-    for (const RankTrace::Interval& interval : trace.intervals)
-      if (interval.kind == OpKind::communication)
-        sums[{interval.op_seq, interval.group}] += duration(interval);
+    std::map<std::uint32_t, int> places;
+    std::map<std::pair<std::string, std::string>, int> counts;
+    for (const RankTrace::Interval& interval : trace.intervals) {
+      if (interval.kind != OpKind::communication) continue;
+      const auto [place, is_new] = places.try_emplace(interval.op_seq, 0);
+      if (is_new) place->second = counts[{interval.path, interval.group}]++;
+      sums[{interval.path, interval.group, place->second}] += duration(interval);
+    }
     return sums;
   };
   Durations shortest;

@@ -109,15 +109,19 @@ TEST(ContextSweep, ShapesFollowFromHeads) {
 }
 
 TEST(ContextSweep, HeadChunksDivideTheHeadsAfterTheExchange) {
-  const auto chunks = [](const std::string& heads, const std::string& kv_heads) {
-    return sweep_of({"--kind", "ulysses", "--cp", "2", "--heads", heads, "--kv-heads", kv_heads}, 2)
+  const auto chunks = [](const std::string& kind, const std::string& heads,
+                         const std::string& kv_heads) {
+    return sweep_of({"--kind", kind, "--cp", "2", "--heads", heads, "--kv-heads", kv_heads}, 2)
         .cases.back()
         .layer.parallel.context.head_chunks;
   };
-  EXPECT_EQ(chunks("8", "8"), 4);
-  EXPECT_EQ(chunks("12", "12"), 3);
-  EXPECT_EQ(chunks("16", "4"), 2);
-  EXPECT_EQ(chunks("16", "1"), 1);
+  EXPECT_EQ(chunks("ulysses", "8", "8"), 4);
+  EXPECT_EQ(chunks("ulysses", "12", "12"), 3);
+  EXPECT_EQ(chunks("ulysses", "16", "4"), 4) << "two chunks share a KV head";
+  EXPECT_EQ(chunks("ulysses", "24", "6"), 3);
+  EXPECT_EQ(chunks("all-gather", "12", "6"), 2);
+  EXPECT_EQ(chunks("all-gather", "12", "3"), 1);
+  EXPECT_EQ(chunks("ring", "8", "8"), 1);
 }
 
 }  // namespace

@@ -11,14 +11,15 @@ if(python_lacks)
   return()
 endif()
 
-# shardmark_add_script_test(NAME SCRIPT LAUNCHER OUTPUT-OPTION ARGUMENTS...): runs
-# shardmark-tp with OUTPUT-OPTION FOLDER, then SCRIPT on that folder.
+# shardmark_add_script_test(NAME SCRIPT LAUNCHER OUTPUT-OPTION ARGUMENTS...): runs script_program
+# (shardmark-tp) with OUTPUT-OPTION FOLDER, then SCRIPT on that folder.
+set(script_program shardmark-tp)
 function(shardmark_add_script_test name script launcher option)
   list(JOIN ARGN " " arguments)
   separate_arguments(script)
   list(POP_FRONT script file)
   add_test(NAME ${name} COMMAND ${CMAKE_COMMAND}
-    -D "LAUNCHER=${launcher}" -D PROGRAM=$<TARGET_FILE:shardmark-tp> -D "ARGUMENTS=${arguments}"
+    -D "LAUNCHER=${launcher}" -D PROGRAM=$<TARGET_FILE:${script_program}> -D "ARGUMENTS=${arguments}"
     -D OPTION=${option} -D FOLDER=${CMAKE_CURRENT_BINARY_DIR}/${name}
     -D PYTHON=${SHARDMARK_PYTHON} -D SCRIPT=${PROJECT_SOURCE_DIR}/scripts/${file}
     -D "SCRIPT_ARGUMENTS=${script}"
