@@ -49,6 +49,15 @@ SHARDMARK_CLONES void scatter_head(const float* from, const Tensor& to, std::int
                               SHARDMARK_INLINE { y.store(c, n, x.load(c, n)); });
   }
 }
+SHARDMARK_CLONES void add_rows(const float* from, std::int64_t rows, std::int64_t head_dim,
+                               float* to, std::int64_t stride) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const Row x = row_of(from + r * head_dim);
+    const Row y = kernels::row_of(to + r * stride);
+    for_vectors(head_dim, [&](std::int64_t c, std::int64_t n)
+                              SHARDMARK_INLINE { y.store(c, n, y.load(c, n) + x.load(c, n)); });
+  }
+}
 SHARDMARK_CLONES bool is_finite(const Tensor& x, std::int64_t token, std::int64_t head,
                                 std::int64_t rows, std::int64_t head_dim) {
   Floats total = splat(0);

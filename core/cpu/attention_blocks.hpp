@@ -15,6 +15,9 @@ void gather_head(const Tensor& from, std::int64_t token, std::int64_t head, std:
 /// And back.
 void scatter_head(const float* from, const Tensor& to, std::int64_t token, std::int64_t head,
                   std::int64_t rows, std::int64_t head_dim);
+/// Adds dense rows to rows `stride` elements apart.
+void add_rows(const float* from, std::int64_t rows, std::int64_t head_dim, float* to,
+              std::int64_t stride);
 /// False if there is an infinity or a NaN in these rows of one head.
 [[nodiscard]] bool is_finite(const Tensor& x, std::int64_t token, std::int64_t head,
                              std::int64_t rows, std::int64_t head_dim);

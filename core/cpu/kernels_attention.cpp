@@ -9,10 +9,12 @@
 namespace shardmark::kernels {
 namespace {
 
-// Queries and keys per block of scores, and queries of those partly masked.
+// Queries and keys per block of scores, queries of those partly masked, and keys that the backward
+// pass works on before the next: each panel takes reading q and d_o and adding to dq once.
 constexpr std::int64_t query_block = 256;
 constexpr std::int64_t key_block = 256;
 constexpr std::int64_t partial_rows = 64;
+constexpr std::int64_t key_panel = 512;
 
 /// Hands out parts of a thread's scratch.
 class Carver {
@@ -140,24 +142,28 @@ void forward_head(const Attention& op, const Ranges& ranges, std::int64_t task,
 
 // ----------------------------------------------------------------------------------- backward
 
+/// Blocks of queries, panels of keys and their gradients, and sums for gradients that are not f32.
 struct BackwardScratch {
-  float *q, *k, *v, *d_o, *dq, *dk, *dv, *delta, *scores, *dscores;
+  float *q, *d_o, *dq, *k, *v, *dk, *dv, *delta, *scores, *dscores;
+  float *dq_sums, *dk_sums, *dv_sums;
 };
 BackwardScratch scratch_of(Carver& carver, const AttentionBackward& op) {
   const AttentionShape& s = op.shape;
-  const std::int64_t rows = std::min(query_block, s.seq), cols = std::min(key_block, s.num_keys());
-  BackwardScratch scratch{};
-  for (float** block : {&scratch.q, &scratch.d_o}) *block = carver.take(rows * s.head_dim);
-  for (float** block : {&scratch.k, &scratch.v}) *block = carver.take(cols * s.head_dim);
+  const std::int64_t d = s.head_dim, rows = std::min(query_block, s.seq);
+  BackwardScratch w{};
+  for (float** block : {&w.q, &w.d_o, &w.dq}) *block = carver.take(rows * d);
+  for (float** panel : {&w.k, &w.v, &w.dk, &w.dv})
+    *panel = carver.take(std::min(key_panel, s.num_keys()) * d);
+  w.delta = carver.take(s.seq);
+  for (float** block : {&w.scores, &w.dscores})
+    *block = carver.take(rows * std::min(key_block, s.num_keys()));
   const auto sums = [&](const Tensor& gradient, std::int64_t num_rows) {
-    return carver.take(gradient.dtype == DType::f32 ? 0 : num_rows * s.head_dim);
+    return carver.take(gradient.dtype == DType::f32 ? 0 : num_rows * d);
   };
-  scratch.dq = sums(op.dq, s.seq);
-  scratch.dk = sums(op.dk, s.num_keys());
-  scratch.dv = sums(op.dv, s.num_keys());
-  scratch.delta = carver.take(s.seq);
-  for (float** block : {&scratch.scores, &scratch.dscores}) *block = carver.take(rows * cols);
-  return scratch;
+  w.dq_sums = sums(op.dq, s.seq);
+  w.dk_sums = sums(op.dk, s.num_keys());
+  w.dv_sums = sums(op.dv, s.num_keys());
+  return w;
 }
 
 /// Rows of one head as f32, `stride` elements apart.
@@ -165,8 +171,6 @@ struct HeadRows {
   float* data;
   std::int64_t stride;
   [[nodiscard]] float* row(std::int64_t r) const { return data + r * stride; }
-  [[nodiscard]] HeadRows at(std::int64_t r) const { return {row(r), stride}; }
-  [[nodiscard]] SgemmResult result() const { return {data, stride}; }
 };
 /// Where the f32 sums of one head's gradient lie: in the tensor if it can hold them. Zero before
 /// unless they accumulate.
@@ -180,31 +184,41 @@ HeadRows sums_of(const Tensor& gradient, std::int64_t token, std::int64_t head, 
   return sums;
 }
 
-/// The keys of a block of scores and where their gradients go; row 0 is the block's first key.
-struct Keys {
-  const float *k, *v;
-  HeadRows dk, dv;
-};
+/// Adds to dq, dk and dv of the scratch; `row` and `key` are the block's first in there.
+void backward_block(const AttentionShape& s, const Block& b, std::int64_t row, std::int64_t key,
+                    const float* lse, const BackwardScratch& w, const BlockHook& after_products) {
+  const std::int64_t d = s.head_dim;
+  const SgemmOperand q{w.q + row * d, d}, d_o{w.d_o + row * d, d}, k{w.k + key * d, d};
+  sgemm({b.rows, b.cols, d, score_scale(s)}, q, {k.data, d, true}, {w.scores, b.cols});
+  recompute_softmax(b, w.scores, lse + b.query);
+  sgemm({b.cols, d, b.rows, 1.0F, true}, {w.scores, b.cols, true}, d_o, {w.dv + key * d, d});
+  after_products();
+  sgemm({b.rows, b.cols, d}, d_o, {w.v + key * d, d, true}, {w.dscores, b.cols});
+  softmax_gradient(b, w.scores, w.dscores, w.delta + b.query, score_scale(s));
+  sgemm({b.rows, d, b.cols, 1.0F, true}, {w.dscores, b.cols}, k, {w.dq + row * d, d});
+  sgemm({b.cols, d, b.rows, 1.0F, true}, {w.dscores, b.cols, true}, q, {w.dk + key * d, d});
+  after_products();
+}
 
-void backward_block(const AttentionBackward& op, const Block& b, std::int64_t batch,
-                    std::int64_t head, const Keys& keys, const HeadRows& dq,
-                    const BackwardScratch& w, const BlockHook& between_products) {
+/// All queries of a head against a panel of keys, row 0 of k, v, dk and dv in the scratch.
+void backward_panel(const AttentionBackward& op, const KeyRange* seen, KeyRange keys,
+                    std::int64_t batch, std::int64_t head, bool finite, const HeadRows& dq,
+                    const BackwardScratch& w, const BlockHook& after_products) {
   const AttentionShape& s = op.shape;
-  const std::int64_t d = s.head_dim, token = batch * s.seq + b.query;
-  const float scale = score_scale(s);
-  gather_head(op.q, token, head, b.rows, d, w.q);
-  gather_head(op.d_o, token, head, b.rows, d, w.d_o);
-  const SgemmOperand q{w.q, d}, d_o{w.d_o, d};
-  const float* const lse = op.lse.as<float>() + (batch * s.heads + head) * s.seq + b.query;
-  sgemm({b.rows, b.cols, d, scale}, q, {keys.k, d, true}, {w.scores, b.cols});
-  recompute_softmax(b, w.scores, lse);
-  sgemm({b.cols, d, b.rows, 1.0F, true}, {w.scores, b.cols, true}, d_o, keys.dv.result());
-  between_products();
-  sgemm({b.rows, b.cols, d}, d_o, {keys.v, d, true}, {w.dscores, b.cols});
-  softmax_gradient(b, w.scores, w.dscores, w.delta + b.query, scale);
-  sgemm({b.rows, d, b.cols, 1.0F, true}, {w.dscores, b.cols}, {keys.k, d}, dq.at(b.query).result());
-  sgemm({b.cols, d, b.rows, 1.0F, true}, {w.dscores, b.cols, true}, q, keys.dk.result());
-  between_products();
+  const std::int64_t d = s.head_dim;
+  const float* const lse = op.lse.as<float>() + (batch * s.heads + head) * s.seq;
+  for (std::int64_t i = 0; i < s.seq; i += query_block) {
+    const std::int64_t rows = std::min(query_block, s.seq - i);
+    if (block_of(seen, i, rows, keys).rows == 0) continue;
+    gather_head(op.q, batch * s.seq + i, head, rows, d, w.q);
+    gather_head(op.d_o, batch * s.seq + i, head, rows, d, w.d_o);
+    std::fill_n(w.dq, rows * d, 0.0F);
+    for (std::int64_t j = keys.first; j < keys.last; j += key_block)
+      for_seen(seen, i, rows, {j, std::min(j + key_block, keys.last)}, finite, [&](const Block& b) {
+        backward_block(s, b, b.query - i, b.key - keys.first, lse, w, after_products);
+      });
+    add_rows(w.dq, rows, d, dq.row(i), dq.stride);
+  }
 }
 
 /// One query head's dq, and its share of dk and dv added to what is there.
@@ -216,23 +230,18 @@ void backward_head(const AttentionBackward& op, const Ranges& ranges, std::int64
   const bool finite = finite_keys && is_finite(op.q, token, head, s.seq, d) &&
                       is_finite(op.d_o, token, head, s.seq, d);
   row_products(op, token, head, w.delta);
-  const HeadRows dq = sums_of(op.dq, token, head, s.seq, op, w.dq);
+  const HeadRows dq = sums_of(op.dq, token, head, s.seq, op, w.dq_sums);
   for (std::size_t run = 0; run < 2 && ranges.of_run[run] != nullptr; ++run) {
     const KeyRange* const seen = ranges.of_run[run];
     const KeyRange all = seen_by(seen, s.seq);
-    for (std::int64_t j = all.first; j < all.last; j += key_block) {
-      const std::int64_t cols = std::min(key_block, all.last - j), key = ranges.first_key[run] + j;
+    for (std::int64_t j = all.first; j < all.last; j += key_panel) {
+      const std::int64_t cols = std::min(key_panel, all.last - j), key = ranges.first_key[run] + j;
       gather_head(op.k, batch * s.num_keys() + key, kv_head, cols, d, w.k);
       gather_head(op.v, batch * s.num_keys() + key, kv_head, cols, d, w.v);
-      for (std::int64_t i = 0; i < s.seq; i += query_block) {
-        for_seen(
-            seen, i, std::min(query_block, s.seq - i), {j, j + cols}, finite, [&](const Block& b) {
-              const std::int64_t row = b.key - j;
-              backward_block(op, b, batch, head,
-                             {w.k + row * d, w.v + row * d, dk.at(key + row), dv.at(key + row)}, dq,
-                             w, after_products);
-            });
-      }
+      for (float* sums : {w.dk, w.dv}) std::fill_n(sums, cols * d, 0.0F);
+      backward_panel(op, seen, {j, j + cols}, batch, head, finite, dq, w, after_products);
+      add_rows(w.dk, cols, d, dk.row(key), dk.stride);
+      add_rows(w.dv, cols, d, dv.row(key), dv.stride);
     }
   }
   if (op.dq.dtype != DType::f32) scatter_head(dq.data, op.dq, token, head, s.seq, d);
@@ -244,8 +253,8 @@ void backward_group(const AttentionBackward& op, const Ranges& ranges, std::int6
   const AttentionShape& s = op.shape;
   const std::int64_t token = task / s.kv_heads * s.num_keys(), kv_head = task % s.kv_heads;
   const std::int64_t heads_per_group = s.heads / s.kv_heads, d = s.head_dim;
-  const HeadRows dk = sums_of(op.dk, token, kv_head, s.num_keys(), op, w.dk);
-  const HeadRows dv = sums_of(op.dv, token, kv_head, s.num_keys(), op, w.dv);
+  const HeadRows dk = sums_of(op.dk, token, kv_head, s.num_keys(), op, w.dk_sums);
+  const HeadRows dv = sums_of(op.dv, token, kv_head, s.num_keys(), op, w.dv_sums);
   const bool finite = is_finite(op.k, token, kv_head, s.num_keys(), d);
   for (std::int64_t h = 0; h < heads_per_group; ++h)
     backward_head(op, ranges, task / s.kv_heads, kv_head * heads_per_group + h, dk, dv, finite, w,
