@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <ostream>
 
@@ -81,6 +82,23 @@ std::string split_of(const Candidate& candidate) {
   return describe_split(candidate.config.layer.parallel);
 }
 
+/// ", all-gather within 0.4 %" where the next kind is that close to the predicted one.
+std::string runner_up(const Advice& advice) {
+  constexpr double close_pct = 2;
+  const auto kind = [](const Candidate& candidate) {
+    return candidate.config.layer.parallel.context.kind;
+  };
+  const auto next = std::ranges::find_if(advice.candidates, [&](const Candidate& candidate) {
+    return kind(candidate) != kind(advice.predicted());
+  });
+  if (next == advice.candidates.end()) return {};
+  const double behind_pct =
+      100 * (next->prediction.time_us / advice.predicted().prediction.time_us - 1);
+  return behind_pct > close_pct
+             ? std::string{}
+             : fmt::format(", {} within {:.1f} %", name_of(kind(*next)), behind_pct);
+}
+
 void print_candidates(std::ostream& out, const Advice& advice) {
   out << "  replay of the recorded operations with these rates:\n";
   for (const Candidate& candidate : advice.candidates) {
@@ -92,7 +110,7 @@ void print_candidates(std::ostream& out, const Advice& advice) {
       out << fmt::format("; measured {}", milliseconds(candidate.measured_us));
     out << '\n';
   }
-  out << "  predicted fastest: " << split_of(advice.predicted());
+  out << "  predicted fastest: " << split_of(advice.predicted()) << runner_up(advice);
   if (const Candidate* fastest = advice.measured())
     out << fmt::format("; measured fastest: {} ({})", split_of(*fastest),
                        advice.agrees() ? "the same kind" : "another kind");

@@ -117,7 +117,7 @@ class Meter {
       });
     };
     constexpr std::int64_t few_bytes = 4096;
-    const double small_us = time_of(few_bytes, 20), large_us = time_of(probe_bytes, 3);
+    const double small_us = time_of(few_bytes, 20), large_us = time_of(probe_bytes, 5);
     const double bytes = bytes_across(exchange, size, probe_bytes - few_bytes);
     return {small_us, bytes / std::max(large_us - small_us, 1e-3) / 1e3};
   }

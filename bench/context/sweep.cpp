@@ -184,10 +184,10 @@ void note_chunks(const Options& options, Sweep& sweep) {
       continue;
     const ModelShape& shape = made.layer.shape;
     std::string text =
-        message(shape.heads, " heads with ", shape.kv_heads, " KV heads at ",
-                describe_split({made.layer.parallel}), " travel in ", context.head_chunks,
-                context.head_chunks == 1 ? " chunk, nothing overlaps: " : " chunks: ",
-                options.base.overlap_chunks, " do not divide them evenly");
+        message(shape.heads, " heads with ", shape.kv_heads, " KV heads travel at cp ",
+                context.cp.size, ' ', name_of(context.kind), " in ", context.head_chunks,
+                context.head_chunks == 1 ? " chunk: " : " chunks: ", options.base.overlap_chunks,
+                " do not divide them evenly");
     if (seen.insert(text).second) sweep.notices.push_back(std::move(text));
   }
 }

@@ -92,12 +92,13 @@ std::string row_key(const Row& row) {
 
 std::string columns_markdown(Tool tool) {
   const std::string head = "| Column | Unit | Meaning |\n|---|---|---|\n";
-  const std::string of = tool == Tool::cp ? " of shardmark-cp" : "";
-  std::string table = "### results.csv" + of + "\n\n" + head;
+  const std::string_view of = tool == Tool::cp ? " of shardmark-cp" : "";
+  std::string table = fmt::format("### results.csv{}\n\n{}", of, head);
   for (const Column& column : result_columns(tool)) table += markdown_row(column);
-  table +=
-      "\n### kernels.csv" + of + "\n\nThe columns of results.csv that tell configurations apart, then:\n\n" +
-      head;
+  table += fmt::format(
+      "\n### kernels.csv{}\n\nThe columns of results.csv that tell configurations apart, "
+      "then:\n\n{}",
+      of, head);
   for (const KernelColumn& column : kernel_columns()) table += markdown_row(column);
   return table;
 }

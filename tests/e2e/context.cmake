@@ -33,7 +33,7 @@ if(NOT python_lacks)
   foreach(kind IN ITEMS ring ulysses all-gather)
     shardmark_add_context_numpy_test(${kind} 4 --cp 4 --kind ${kind} ${small})
     shardmark_add_context_numpy_test(${kind}_3_ranks_grouped 3
-      --cp 3 --kind ${kind} --seq 36 --heads 6 --kv-heads 2 --head-dim 8 --order striped)
+      --cp 3 --kind ${kind} --seq 36 --heads 6 --kv-heads 3 --head-dim 8 --order striped)
     shardmark_add_context_numpy_test(${kind}_window 2
       --cp 2 --kind ${kind} ${small} --kv-heads 1 --window 7 --causal off --order contiguous)
     shardmark_add_context_numpy_test(${kind}_packed 4

@@ -44,7 +44,7 @@ mpi_run_writes_all_files() {
 }
 
 three_ranks_of_every_kind() {
-  expect 0 "$PROGRAM" --ranks 3 --cp 3 --heads 6 --kv-heads 6,2,1 --seq 96 --head-dim 16 \
+  expect 0 "$PROGRAM" --ranks 3 --cp 3 --heads 6 --kv-heads 6,3,1 --seq 96 --head-dim 16 \
     "${brief[@]}" --kind ring,ulysses,all-gather --order contiguous,zigzag,striped --out run
   rows run 21
   rows_are_right run

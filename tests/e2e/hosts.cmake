@@ -17,6 +17,9 @@ foreach(name IN ITEMS ranks_are_placed_host_by_host exit_code_is_the_programs no
     hanging_rank_is_named_with_its_host)
   shardmark_add_hosts_test(${name} shardmark-tp)
 endforeach()
+if(TARGET shardmark-cp)
+  shardmark_add_hosts_test(advice_and_rows_over_a_slow_link shardmark-cp)
+endif()
 if(TARGET shardmark-collectives)
   foreach(name IN ITEMS collectives_over_two_hosts hierarchical_crosses_the_link_once
       killed_rank_is_named_with_its_host programs_end_over_four_hosts)

@@ -57,6 +57,15 @@ two_hosts_run_a_layer() {
   # 128 KiB in each all-reduce, of which there are many.
   [ "$(sent host0)" -gt 500000 ] || fail "host0 sent $(sent host0) bytes"
 }
+# The advice knows the link: 80 Mbit/s are 0.01 GB/s. At this length nothing hides, and all-gather
+# and Ulysses send less than a ring.
+advice_and_rows_over_a_slow_link() {
+  expect 0 --rate 80mbit -- "$PROGRAM" --cp 2 --seq 512 --heads 4 --head-dim 64 --check off \
+    --max-time 0.1 --min-samples 2 --warmup 1 --peak-tflops 0.1
+  has out 'ring of 2 ranks: [0-9.]+ us \+ bytes / 0\.0(0[5-9]|1)'
+  has out 'cp 2 ring zigzag overlap .*; measured'
+  has out 'predicted fastest: cp 2 (ulysses|all-gather)'
+}
 ranks_of_a_host_share_memory() {
   expect 0 --ranks-per-host 2 --counters links -- "$PROGRAM" --tp 2 "${one_op[@]}"
   [ "$(sent host0)" -lt 200000 ] || fail "host0 sent $(sent host0) bytes although no group crosses"
