@@ -140,12 +140,8 @@ std::string_view name_of(CheckMode mode) {
   return names[static_cast<std::size_t>(mode)];
 }
 
-CheckMode usable_check_mode(CheckMode mode, int tp) {
-  return tp == 1 && mode == CheckMode::full ? CheckMode::reduced : mode;
-}
-
-CheckMode usable_check_mode(CheckMode mode, const Parallel& parallel) {
-  return usable_check_mode(mode, parallel.context.is_split() ? 1 : parallel.tp.size);
+CheckMode usable_check_mode(CheckMode mode, int num_ranks) {
+  return num_ranks == 1 && mode == CheckMode::full ? CheckMode::reduced : mode;
 }
 
 LayerConfig reduced_config(const LayerConfig& config) {

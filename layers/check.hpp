@@ -7,14 +7,13 @@
 
 namespace shardmark {
 
-/// reduced: a small shape with the same split; full: the measured shape. At tp 1 there is no split
-/// and the measured shape would take the reference minutes: full means reduced there, and under
-/// context parallelism.
+/// reduced: a small shape with the same split; full: the measured shape. On one rank there is no
+/// split and the measured shape would take the reference minutes: full means reduced there. Under
+/// context parallelism full takes the reference as long, and runs if asked for.
 enum class CheckMode : std::uint8_t { off, reduced, full };
 [[nodiscard]] std::string_view name_of(CheckMode mode);
-/// The mode that a case of this degree runs with when `mode` is asked for.
-[[nodiscard]] CheckMode usable_check_mode(CheckMode mode, int tp);
-[[nodiscard]] CheckMode usable_check_mode(CheckMode mode, const Parallel& parallel);
+/// The mode that a case on so many ranks runs with when `mode` is asked for.
+[[nodiscard]] CheckMode usable_check_mode(CheckMode mode, int num_ranks);
 
 struct CheckResult {
   bool pass{true};

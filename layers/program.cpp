@@ -74,12 +74,14 @@ class BlockProgram final : public LayerProgram {
   /// data-parallel run makes one reduction of both. Nothing is left to hide them behind here.
   void sum_weight_gradients() {
     const auto scope = rank_.scope("weight_gradients");
-    rank_.order(Lane::compute, Lane::dp);
-    // With overlap nobody has waited for the norms' gradients, which SP sums over tp.
-    if (config_.parallel.sequence_parallel && config_.parallel.overlap)
-      rank_.order(Lane::tp, Lane::dp);
+    const Parallel& parallel = config_.parallel;
+    // Under SP and overlap nobody has waited for the sum over tp of the first norm's gradients, and
+    // that one has waited for everything else.
+    const bool tp_is_last =
+        config_.block == BlockKind::block && parallel.sequence_parallel && parallel.overlap;
+    rank_.order(tp_is_last ? Lane::tp : Lane::compute, Lane::dp);
     for (const Tensor& gradient : weight_gradients_)
-      all_reduce(rank_, gradient, config_.parallel.context.cp, Lane::dp);
+      all_reduce(rank_, gradient, parallel.context.cp, Lane::dp);
     rank_.order(Lane::dp, Lane::compute);
   }
   [[nodiscard]] Buffer allocate(const Boundary& boundary) const {

@@ -4,6 +4,7 @@
 #include "core/cpu/backend.hpp"
 #include "core/cpu/transport_threads.hpp"
 #include "core/launch.hpp"
+#include "core/record/backend.hpp"
 #include "core/record/deadlock.hpp"
 #include "core/record/matching.hpp"
 #include "core/record/mutate.hpp"
@@ -82,6 +83,47 @@ TEST(ContextRecords, FlopsEqualTheFormula) {
     const double core = 4.0 * static_cast<double>(shape.batch * shape.query_width()) * pairs;
     EXPECT_NEAR(executed / (model_flops(c.on(0), Phase::step).causal + 0.5 * core), 1, 1e-12) << c;
   }
+}
+
+/// One step between neighbours on the compute lane: somebody who writes the block's input and
+/// output gradient and somebody who reads every gradient.
+std::vector<OpRecord> step_between_neighbours(const LayerConfig& config, Recording& keep_alive) {
+  OpList list;
+  keep_alive.backend = std::make_unique<RecordBackend>();
+  keep_alive.rank = std::make_unique<Rank>(
+      config.parallel.world_rank(),
+      Mesh{{.cp = config.parallel.context.cp.size, .tp = config.parallel.tp.size}},
+      *keep_alive.backend, &list);
+  Rank& rank = *keep_alive.rank;
+  keep_alive.program = make_program(rank, config);
+  for (const NamedTensor& named : keep_alive.program->tensors())
+    if (named.role == Role::input) fill(rank, named.tensor, 0);
+  run_phase(*keep_alive.program, Phase::step);
+  for (const NamedTensor& named : keep_alive.program->tensors()) {
+    if (named.role != Role::gradient) continue;
+    const Buffer reader = rank.allocate(named.tensor.shape, DType::f32, Category::activation);
+    copy(rank, named.tensor, reader.tensor());
+  }
+  rank.set_sink(nullptr);
+  return list.ops;
+}
+
+TEST(ContextRecords, EveryFenceAroundTheWeightGradientsIsNeeded) {
+  int num_deleted = 0;
+  for (const BlockKind block : {BlockKind::block, BlockKind::mlp})
+    for (const ContextCase& c : test::all_kinds_with_tp(block)) {
+      Recording keep_alive;
+      const std::vector<OpRecord> ops = step_between_neighbours(c.on(1), keep_alive);
+      EXPECT_THAT(find_races(ops), testing::IsEmpty()) << c;
+      for (std::size_t position = 0; position < ops.size(); ++position) {
+        if (kind_of(ops[position].op) != OpKind::ordering) continue;
+        if (ops[position].path->find("weight_gradients") == std::string::npos) continue;
+        ++num_deleted;
+        EXPECT_THAT(find_races(without_op(ops, position)), testing::Not(testing::IsEmpty()))
+            << c << ": nobody misses " << to_string(ops[position]);
+      }
+    }
+  EXPECT_GT(num_deleted, 80);
 }
 
 /// The table of METRICS 1.3, full attention in bf16.
@@ -264,15 +306,6 @@ TEST(ContextReduced, KeepsTheSplitOrderAndMasks) {
         // The sequence of one token has vanished.
         EXPECT_EQ(small.shape.seqlens.size(), shape.seqlens.empty() ? 0U : 2U) << c;
       }
-}
-
-TEST(ContextReduced, IsTheOnlyCheckUnderContextParallelism) {
-  Parallel parallel;
-  parallel.tp.size = 2;
-  EXPECT_EQ(usable_check_mode(CheckMode::full, parallel), CheckMode::full);
-  parallel.context.cp.size = 2;
-  EXPECT_EQ(usable_check_mode(CheckMode::full, parallel), CheckMode::reduced);
-  EXPECT_EQ(usable_check_mode(CheckMode::off, parallel), CheckMode::off);
 }
 
 /// What one rank needs to run.
