@@ -45,14 +45,18 @@ class Device {
   std::uint32_t num_buffers_{0};
 };
 
-/// Reports GFLOP/s and the share of the matmul peak, which is probed between the iterations because
-/// the speed of the machine drifts.
+/// Reports GFLOP/s and the share of the matmul peak, which is probed before and after each
+/// iteration because the speed of the machine drifts; the better of the two counts.
 template <class Call>
 void measure_flops(benchmark::State& state, Device& device, DType dtype, double flops,
                    const Call& call) {
   GemmProbe probe{dtype, 1, device.arena()};
   using Clock = std::chrono::steady_clock;
-  double best_share = 0;
+  const auto probed_flops = [&] {
+    return 1e12 * std::max(probe.run_tflops(GemmProbe::Layout::packed),
+                           probe.run_tflops(GemmProbe::Layout::packed));
+  };
+  double best_share = 0, before = probed_flops();
   double total_s = 0;
   for (auto _ : state) {
     const auto begin = Clock::now();
@@ -60,9 +64,9 @@ void measure_flops(benchmark::State& state, Device& device, DType dtype, double 
     const double time_s = std::chrono::duration<double>(Clock::now() - begin).count();
     state.SetIterationTime(time_s);
     total_s += time_s;
-    const double peak = std::max(probe.run_tflops(GemmProbe::Layout::packed),
-                                 probe.run_tflops(GemmProbe::Layout::packed));
-    best_share = std::max(best_share, flops / time_s / (peak * 1e12));
+    const double after = probed_flops();
+    best_share = std::max(best_share, flops / time_s / std::max(before, after));
+    before = after;
   }
   state.counters["GFLOP/s"] = flops * static_cast<double>(state.iterations()) / total_s / 1e9;
   state.counters["best_pct_of_peak"] = 100 * best_share;
