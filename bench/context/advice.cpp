@@ -96,6 +96,11 @@ bool Advice::agrees() const {
                                    predicted().config.layer.parallel.context.kind;
 }
 
+double Advice::regret_pct() const {
+  const Candidate* fastest = measured();
+  return fastest != nullptr ? 100 * (predicted().measured_us / fastest->measured_us - 1) : 0;
+}
+
 std::vector<Advice> advise(std::span<const Case> cases, const MachineRates& rates) {
   std::vector<Advice> list;
   std::map<std::tuple<std::string, int, int>, std::size_t> places;

@@ -55,6 +55,8 @@ struct Advice {
   [[nodiscard]] const Candidate* measured() const;
   /// Whether the kind predicted as the fastest was measured as the fastest.
   [[nodiscard]] bool agrees() const;
+  /// How much longer the predicted split took than the fastest measured one; 0 if not measured.
+  [[nodiscard]] double regret_pct() const;
 };
 
 /// One advice per shape, tp and cp above 1 among the cases that can run.

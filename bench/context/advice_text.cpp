@@ -1,6 +1,7 @@
 // Advice as text and as JSON.
 
 #include "bench/context/advice.hpp"
+#include "bench/harness/statistics.hpp"
 #include "bench/harness/sweep.hpp"
 #include "bench/harness/table.hpp"
 
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ostream>
+#include <vector>
 
 namespace shardmark::bench::context {
 namespace {
@@ -112,8 +114,9 @@ void print_candidates(std::ostream& out, const Advice& advice) {
   }
   out << "  predicted fastest: " << split_of(advice.predicted()) << runner_up(advice);
   if (const Candidate* fastest = advice.measured())
-    out << fmt::format("; measured fastest: {} ({})", split_of(*fastest),
-                       advice.agrees() ? "the same kind" : "another kind");
+    out << fmt::format("; measured fastest: {} ({}; the predicted one took {:.1f} % longer)",
+                       split_of(*fastest), advice.agrees() ? "the same kind" : "another kind",
+                       advice.regret_pct());
   out << '\n';
 }
 
@@ -123,17 +126,20 @@ void print(std::ostream& out, const MachineRates& rates, std::span<const Advice>
   if (advice.empty()) return;
   out << "\nAdvice\n";
   print_rates(out, rates);
-  int compared = 0, agreed = 0;
+  int agreed = 0;
+  std::vector<double> regrets_pct;
   for (const Advice& one : advice) {
     out << describe_shape(one.predicted().config) << '\n';
     print_formulas(out, one);
     print_candidates(out, one);
-    compared += one.measured() != nullptr ? 1 : 0;
+    if (one.measured() != nullptr) regrets_pct.push_back(one.regret_pct());
     agreed += one.agrees() ? 1 : 0;
   }
-  if (compared > 0)
-    out << fmt::format("The kind predicted as the fastest was measured so in {} of {} cases.\n",
-                       agreed, compared);
+  if (!regrets_pct.empty())
+    out << fmt::format(
+        "The kind predicted as the fastest was measured so in {} of {} cases; the predicted split "
+        "took {:.1f} %\nlonger than the fastest in the median, at most {:.1f} %.\n",
+        agreed, regrets_pct.size(), median(regrets_pct), std::ranges::max(regrets_pct));
   out << std::flush;
 }
 
@@ -175,6 +181,7 @@ Json to_json(const MachineRates& rates, std::span<const Advice> advice) {
     if (const Candidate* fastest = one.measured()) {
       entry["measured"] = split_of(*fastest);
       entry["agrees"] = one.agrees();
+      entry["regret_pct"] = one.regret_pct();
     }
     entry["candidates"] = std::move(candidates);
     shapes.push_back(std::move(entry));

@@ -91,8 +91,9 @@ void Table::add_measured(const Result& result) {
                       result.mfu_causal_pct(), check_of(result), result.verdict);
   if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
   if (!result.volume.empty())
-    out_ << fmt::format("    comm/{}: {} by formula, {} by operations, {} counted\n",
-                        name_of(result.config.phase), format_bytes(result.bytes_analytic),
+    out_ << fmt::format("    comm/{}: {}: {} by formula, {} by operations, {} counted\n",
+                        name_of(result.config.phase), count_collectives(result.volume),
+                        format_bytes(result.bytes_analytic),
                         format_bytes(result.work.empty() ? 0 : result.work.front().bytes_plan),
                         format_bytes(result.bytes_observed));
   if (verbose_)

@@ -129,8 +129,8 @@ std::string Table::speedup(const Result& result) const {
 
 std::string count_collectives(const std::vector<VolumeLine>& volume) {
   static constexpr std::array<std::string_view, 2> directions{"forward", "backward"};
-  static constexpr std::array<std::string_view, 3> kinds{"all-reduce", "all-gather",
-                                                         "reduce-scatter"};
+  static constexpr std::array<std::string_view, 5> kinds{"all-reduce", "all-gather",
+                                                         "reduce-scatter", "all-to-all", "ring"};
   std::string text;
   for (const std::string_view direction : directions) {
     std::string counts;

@@ -182,6 +182,12 @@ TEST(Advice, StatesFormulasInputsAndWhatWasMeasured) {
   EXPECT_EQ(advice.front().measured(), nullptr) << "one was not measured";
   add_measured(advice, results);
   EXPECT_TRUE(advice.front().agrees());
+  EXPECT_DOUBLE_EQ(advice.front().regret_pct(), 0);
+  auto otherwise = advice;
+  results.back().time.p50 = 800;  // the slowest by prediction is the fastest
+  add_measured(otherwise, results);
+  EXPECT_FALSE(otherwise.front().agrees());
+  EXPECT_DOUBLE_EQ(otherwise.front().regret_pct(), 25);
   std::ostringstream out;
   print(out, rates_for(2, 0.1), advice);
   EXPECT_THAT(out.str(),
