@@ -124,14 +124,15 @@ void add_links(const std::vector<KernelRow>& rows, const std::string& source, Ma
   std::map<std::string, std::vector<Transfer>> transfers;
   std::vector<Transfer> all;
   for (const auto& [place, row] : one_per_place(rows, "communication", false)) {
-    if (row.group_size < 2 || row.time_us <= 0) continue;
+    // Beside compute, a time is as long as the compute it was polled from.
+    if (row.group_size < 2 || row.time_us <= 0 || row.overlaps) continue;
     transfers[row.op].push_back({steps_of(row.op, row.group_size), row.bytes_wire, row.time_us});
     all.push_back(transfers[row.op].back());
   }
   if (all.empty())
     throw InputError{
         "kernels.csv has no communication between ranks; calibrate from a run on two "
-        "ranks or more with --tp 2 among its degrees"};
+        "ranks or more with --tp 2 among its degrees, without --overlap"};
   machine.inside.link = fitted(all, "all communication, " + source);
   for (const auto& [op, of_op] : transfers) machine.inside.collectives[op] = fitted(of_op, source);
 }
@@ -139,7 +140,7 @@ void add_links(const std::vector<KernelRow>& rows, const std::string& source, Ma
 nlohmann::json parse_run(const std::string& run_json) {
   try {
     const nlohmann::json run = nlohmann::json::parse(run_json);
-    for (const char* key : {"run_id", "program", "world_size", "oversubscribed", "machine"})
+    for (const char* key : {"run_id", "program", "ranks", "oversubscribed", "machine"})
       if (!run.contains(key)) throw InputError{message("run.json has no key '", key, "'")};
     return run;
   } catch (const nlohmann::json::exception& error) {
@@ -176,7 +177,14 @@ Machine calibrate(const std::string& name, const std::string& kernels_csv,
   const std::string contained = "contained in the measured times";
   machine.launch_overhead_us = {0, contained};
   machine.collective_overhead_us = {0, contained};
-  machine.ranks_per_node = {run["world_size"].get<double>(), "the run's ranks"};
+  const auto& ranks = run["ranks"];
+  for (const auto& rank : ranks)
+    if (rank["host"] != ranks.front()["host"])
+      throw InputError{message("the run has ranks on ", ranks.front()["host"].get<std::string>(),
+                               " and ", rank["host"].get<std::string>(), ", so its links are of ",
+                               "two kinds; calibrate from a run on one host")};
+  machine.ranks_per_node = {static_cast<double>(ranks.size()), "the run's ranks"};
+  machine.overlap = {0, "on one host a rank's own core moves its bytes"};
   machine.algorithms = {CommAlgorithm::ring};
   return machine;
 }

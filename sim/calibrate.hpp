@@ -14,12 +14,14 @@ namespace shardmark {
 /// - peaks: the highest rate with FLOPs; memory bandwidth: the highest without;
 /// - latency and bandwidth of each collective and of all together: least squares on relative
 ///   errors of steps x latency + bytes / bandwidth, both not negative, over the shortest time of
-///   any member, since the others' contains waiting.
+///   any member, since the others' contains waiting; rows with overlap are left out.
 ///
 /// Launch and call overhead are 0: the measured times contain them. The machine is one node of as
-/// many ranks as the run had. Rows with communication are needed for links: tp of at least 2.
-/// Throws InputError when a column is missing, when ranks shared cores, or when there is no compute
-/// or no communication, naming what to run.
+/// many ranks as the run had, and without overlap. Sizes beyond the measured ones are predicted at
+/// the rate of the nearest, so the run should span those of interest; rows with communication are
+/// needed for links: tp of at least 2.
+/// Throws InputError when a column is missing, when ranks shared cores or ran on several hosts, or
+/// when there is no compute or no communication, naming what to run.
 [[nodiscard]] Machine calibrate(const std::string& name, const std::string& kernels_csv,
                                 const std::string& run_json);
 

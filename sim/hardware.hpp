@@ -63,6 +63,9 @@ struct Machine {
   bool has_between{false};                ///< without, the machine is one node
   Fact collective_overhead_us;            ///< added to every communication
   std::vector<CommAlgorithm> algorithms;  ///< what collectives may use; the fastest one counts
+  /// 1: communication runs beside compute. 0: the same core moves the bytes, so collectives of one
+  /// rank and its compute take turns.
+  Fact overlap;
 
   [[nodiscard]] int node_of(int rank) const {
     return rank / static_cast<int>(ranks_per_node.value);

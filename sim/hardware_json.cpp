@@ -174,7 +174,7 @@ std::vector<CommAlgorithm> parse_algorithms(const Value& value) {
 
 Machine parse(const Value& file) {
   file.with_keys({"schema_version", "name", "about", "peaks", "memory_bandwidth", "launch_overhead",
-                  "ranks_per_node", "inside", "collectives"},
+                  "ranks_per_node", "inside", "collectives", "overlap"},
                  {"rates", "between"});
   if (file.at("schema_version").number(false) != machine_schema_version)
     file.at("schema_version").refuse(message("must be ", machine_schema_version));
@@ -203,6 +203,9 @@ Machine parse(const Value& file) {
   collectives.with_keys({"overhead", "algorithms"});
   machine.collective_overhead_us = collectives.at("overhead").fact("us", true);
   machine.algorithms = parse_algorithms(collectives.at("algorithms"));
+  machine.overlap = file.at("overlap").fact("of 1", true);
+  if (machine.overlap.value != 0 && machine.overlap.value != 1)
+    file.at("overlap").refuse(message("is ", machine.overlap.value, "; it must be 0 or 1"));
   return machine;
 }
 
@@ -272,6 +275,7 @@ std::string to_json(const Machine& machine) {
   for (const CommAlgorithm algorithm : machine.algorithms) algorithms.push_back(name_of(algorithm));
   json["collectives"] = {{"overhead", to_json(machine.collective_overhead_us, "us")},
                          {"algorithms", std::move(algorithms)}};
+  json["overlap"] = to_json(machine.overlap, "of 1");
   return json.dump(1) + "\n";
 }
 

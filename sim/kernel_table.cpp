@@ -34,6 +34,9 @@ class Table {
       throw InputError{message("kernels.csv, line ", number, ": ", cells_.size(), " cells, ",
                                names_.size(), " columns")};
   }
+  [[nodiscard]] bool has(const std::string& name) const {
+    return std::ranges::find(names_, name) != names_.end();
+  }
   [[nodiscard]] std::size_t column(const std::string& name) const {
     const auto found = std::ranges::find(names_, name);
     if (found == names_.end())
@@ -90,6 +93,7 @@ std::vector<KernelRow> parse_kernels(const std::string& csv) {
     // The lane of a collective is named after its axis, and so is the column with the degree.
     if (row.kind == "communication")
       row.group_size = static_cast<int>(table.number(table.text("lane")));
+    row.overlaps = table.has("overlap") && table.text("overlap") == "true";
     rows.push_back(std::move(row));
   }
   return rows;

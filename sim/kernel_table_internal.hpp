@@ -10,7 +10,8 @@ namespace shardmark {
 struct KernelRow {
   std::string place;  ///< configuration, path, op and implementation; equal on all ranks
   std::string op, dtype, kind;
-  int group_size{1};  ///< of a communication
+  int group_size{1};     ///< of a communication
+  bool overlaps{false};  ///< the configuration runs communication beside compute
   double time_us{0}, flops{0}, bytes_memory{0}, bytes_wire{0};
 };
 /// Throws InputError naming a missing column or the line that is malformed.

@@ -22,7 +22,8 @@ Prediction predict(std::span<const std::vector<OpRecord>> lists, const Machine& 
 Prediction predict(std::span<const std::vector<OpRecord>> lists, const Machine& machine,
                    Folding folding) {
   Prediction prediction{std::move(folding), {}};
-  prediction.replay = replay(lists, prediction.folding, cost_on(machine));
+  prediction.replay = replay(lists, prediction.folding, cost_on(machine),
+                             machine.overlap.value > 0 ? own_lanes() : lanes_of_one_core());
   return prediction;
 }
 

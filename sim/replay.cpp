@@ -19,7 +19,7 @@ using ChannelName = std::tuple<Axis, int, int, Lane, std::vector<int>>;
 class Engine {
  public:
   Engine(std::span<const std::vector<OpRecord>> lists, const Folding& folding,
-         const OpCost& cost_ns)
+         const OpCost& cost_ns, const LaneMap& map)
       : lists_{lists},
         folding_{folding},
         cost_ns_{cost_ns},
@@ -32,7 +32,7 @@ class Engine {
       replay_.ops.emplace_back(lists[c].size());
       for (std::uint32_t i = 0; i < lists[c].size(); ++i) {
         replay_.ops[c][i].seq = lists[c][i].seq;
-        lanes_[c * num_lanes + index_of(lists[c][i].lane)].ops.push_back(i);
+        lanes_[c * num_lanes + index_of(map[index_of(lists[c][i].lane)])].ops.push_back(i);
       }
     }
   }
@@ -234,9 +234,22 @@ class Engine {
 
 }  // namespace
 
+LaneMap own_lanes() {
+  LaneMap map{};
+  for (std::size_t i = 0; i < num_lanes; ++i) map[i] = static_cast<Lane>(i);
+  return map;
+}
+
+LaneMap lanes_of_one_core() {
+  LaneMap map = own_lanes();
+  for (const Lane lane : {Lane::tp, Lane::cp, Lane::ep, Lane::dp, Lane::copy})
+    map[index_of(lane)] = Lane::compute;
+  return map;
+}
+
 Replay replay(std::span<const std::vector<OpRecord>> lists, const Folding& folding,
-              const OpCost& cost_ns) {
-  return Engine{lists, folding, cost_ns}.run();
+              const OpCost& cost_ns, const LaneMap& lanes) {
+  return Engine{lists, folding, cost_ns, lanes}.run();
 }
 
 Replay replay(std::span<const std::vector<OpRecord>> lists, const OpCost& cost_ns) {

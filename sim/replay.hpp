@@ -3,6 +3,7 @@
 #include "core/record.hpp"
 #include "sim/fold.hpp"
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -43,6 +44,14 @@ struct Replay {
 /// its members have come (of those, the slowest counts); of a SendRecv the message it sends.
 using OpCost = std::function<std::int64_t(int rank, const OpRecord& record)>;
 
+/// Which lane's queue each lane uses, by index. Lanes that share one take turns in submission
+/// order.
+using LaneMap = std::array<Lane, num_lanes>;
+[[nodiscard]] LaneMap own_lanes();
+/// Collectives and the ring of the cp axis take turns with compute, as where one core does both;
+/// the pipeline's messages keep their lanes, since in submission order they could deadlock.
+[[nodiscard]] LaneMap lanes_of_one_core();
+
 /// Runs the lanes of all ranks: a lane is in order and does one op at a time; Await holds it until
 /// the Signal was reached; a collective runs when the lanes of all members have reached it; a
 /// message when sender and receiver have (as with rendezvous), and its SendRecv ends with the last
@@ -51,7 +60,7 @@ using OpCost = std::function<std::int64_t(int rank, const OpRecord& record)>;
 /// `lists[c]` holds the records, in submission order, of the rank that stands for class c.
 /// Throws Error with a line per lane that cannot finish: who is stuck, where, and waiting for what.
 [[nodiscard]] Replay replay(std::span<const std::vector<OpRecord>> lists, const Folding& folding,
-                            const OpCost& cost_ns);
+                            const OpCost& cost_ns, const LaneMap& lanes = own_lanes());
 /// Every rank on its own: `lists[r]` is rank r's.
 [[nodiscard]] Replay replay(std::span<const std::vector<OpRecord>> lists, const OpCost& cost_ns);
 

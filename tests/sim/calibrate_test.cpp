@@ -18,7 +18,8 @@ const std::string header =
     "schema_version,tp,dtype,rank,path,op,kernel,kind,lane,count,total_us,flops,bytes_memory,"
     "bytes_wire\n";
 const std::string run_json =
-    R"({"program": "shardmark-tp", "run_id": "today", "world_size": 3, "oversubscribed": false,
+    R"({"program": "shardmark-tp", "run_id": "today", "oversubscribed": false,
+        "ranks": [{"host": "a"}, {"host": "a"}, {"host": "a"}],
         "machine": {"cpu": "a made-up one"}})";
 
 /// kernels.csv as a machine would have given it: three calls per place, the last rank is the
@@ -119,6 +120,19 @@ TEST(Calibrate, SizesCloseTogetherAreOnePointAndTheMedianCounts) {
   EXPECT_NEAR(table->points[0].rate, 0.5, 1e-12);
 }
 
+TEST(Calibrate, CommunicationBesideComputeSaysNothingAboutLinks) {
+  const std::string csv =
+      "tp,dtype,overlap,rank,path,op,kernel,kind,lane,count,total_us,flops,"
+      "bytes_memory,bytes_wire\n"
+      "1,f32,false,0,p,matmul,k,compute,compute,1,1,1000,8,0\n"
+      "1,f32,false,0,q,add,k,compute,compute,1,1,0,12,0\n"
+      "2,f32,false,0,r,all_reduce,k,communication,tp,1,20,0,0,1000000\n"
+      "2,f32,true,0,r,all_reduce,k,communication,tp,1,900,0,0,1000000\n";
+  const Machine machine = calibrate("mine", csv, run_json);
+  EXPECT_NEAR(machine.inside.of("all_reduce").bandwidth_GBps.value, 50, 1e-9);
+  EXPECT_EQ(machine.overlap.value, 0);
+}
+
 TEST(Calibrate, ANegativeLatencyIsLeftOut) {
   const std::string csv = header + "1,1,f32,0,p,matmul,k,compute,compute,1,1,1000,8,0\n" +
                           "1,1,f32,0,q,add,k,compute,compute,1,1,0,12,0\n" +
@@ -155,6 +169,10 @@ TEST(Calibrate, SaysWhatIsMissingAndWhatToRun) {
   std::string crowded = run_json;
   crowded.replace(crowded.find("false"), 5, "true");
   EXPECT_THAT(refusal(header + matmul + add, crowded), HasSubstr("a core per rank"));
+  const std::string reduce = "1,2,f32,0,r,all_reduce,k,communication,tp,1,4,0,0,1000\n";
+  std::string spread = run_json;
+  spread.replace(spread.rfind("\"a\""), 3, "\"b\"");
+  EXPECT_THAT(refusal(header + matmul + add + reduce, spread), HasSubstr("ranks on a and b"));
 }
 
 }  // namespace

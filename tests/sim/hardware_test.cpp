@@ -133,6 +133,8 @@ INSTANTIATE_TEST_SUITE_P(
          "rates[0].points[1] must have a larger size than the point before"},
         {"HalfARank", [](Json& j) { j["ranks_per_node"]["value"] = 7.5; },
          "ranks_per_node is 7.5; it must be a whole number"},
+        {"HalfAnOverlap", [](Json& j) { j["overlap"]["value"] = 0.5; },
+         "overlap is 0.5; it must be 0 or 1"},
         {"UnknownAlgorithm", [](Json& j) { j["collectives"]["algorithms"] = {"nvls"}; },
          "collectives.algorithms[0] is 'nvls'; allowed are ring, tree, recursive, hierarchical"},
         {"OtherSchema", [](Json& j) { j["schema_version"] = 2; }, "schema_version must be 1"},

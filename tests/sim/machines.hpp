@@ -20,6 +20,7 @@ inline Machine round_machine(int ranks_per_node) {
   machine.has_between = true;
   machine.collective_overhead_us = {0, source};
   machine.algorithms = {CommAlgorithm::ring};
+  machine.overlap = {1, source};
   return machine;
 }
 

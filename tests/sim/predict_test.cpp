@@ -4,6 +4,7 @@
 #include "layers/recording.hpp"
 #include "sim/cost_comm.hpp"
 #include "sim/cost_compute.hpp"
+#include "tests/record/recorded.hpp"
 #include "tests/sim/machines.hpp"
 
 #include <gmock/gmock.h>
@@ -60,6 +61,28 @@ TEST(Predict, ABlockTakesTheSumOfItsOps) {
     }
     EXPECT_EQ(comm_us > 0, tp > 1);
   }
+}
+
+/// Three works, each with an all-reduce that may run beside the next.
+TEST(Predict, WhereOneCoreMovesTheBytesNothingOverlaps) {
+  const Recorded recorded{Mesh{{.tp = 3}}, [](Rank& rank) {
+                            const Buffer x =
+                                rank.allocate({1'000'000}, DType::f32, Category::activation);
+                            for (int i = 0; i < 3; ++i) {
+                              add(rank, x.tensor(), x.tensor(), x.tensor());
+                              rank.order(Lane::compute, Lane::tp);
+                              all_reduce(rank, x.tensor(), rank.group(Axis::tp), Lane::tp);
+                            }
+                          }};
+  Machine machine = round_machine(3);
+  const double comp_us = 3 * 13, comm_us = 3 * (4 * 2 + 4. / 3 * 40);
+  const Prediction beside = predict(recorded.ops, machine);
+  EXPECT_NEAR(beside.window_us(), 13 + comm_us, 1e-2);
+  EXPECT_NEAR(static_cast<double>(beside.time_of(1).overlapped_ns) / 1e3, comp_us - 13, 1e-2);
+  machine.overlap.value = 0;
+  const Prediction in_turn = predict(recorded.ops, machine);
+  EXPECT_NEAR(in_turn.window_us(), comp_us + comm_us, 1e-2);
+  EXPECT_EQ(in_turn.time_of(1).overlapped_ns, 0);
 }
 
 TEST(Predict, TheMachinesThatComeAlongPredictABlock) {
