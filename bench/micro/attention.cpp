@@ -44,7 +44,7 @@ void shapes(benchmark::internal::Benchmark* bench) {
 }
 void long_sequences(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"seq", "heads", "head_dim"})->Args({8192, 16, 128});
-  bench->UseManualTime()->Iterations(3)->Unit(benchmark::kMillisecond);
+  bench->UseManualTime()->Iterations(5)->Unit(benchmark::kMillisecond);
 }
 /// A minute for both passes.
 void longest_sequences(benchmark::internal::Benchmark* bench) {
