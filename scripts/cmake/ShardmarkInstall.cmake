@@ -8,6 +8,8 @@ foreach(library IN ITEMS core collectives layers profiler)
   install(DIRECTORY ${library} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardmark
     FILES_MATCHING PATTERN "*.hpp" PATTERN "*_internal.hpp" EXCLUDE)
 endforeach()
+# Its headers are in layers/.
+install(TARGETS shardmark_pipeline EXPORT shardmarkTargets)
 install(EXPORT shardmarkTargets NAMESPACE shardmark:: DESTINATION ${shardmark_package_dir})
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/scripts/cmake/shardmarkConfig.cmake.in
