@@ -17,11 +17,6 @@ namespace {
 constexpr std::int64_t probe_bytes = std::int64_t{4} << 20U;
 constexpr std::int64_t probe_tokens = 1024, probe_heads = 4;
 
-struct Probe {
-  MachineRates::LinkKey key;
-  const Case* config;  ///< a case that exchanges like this
-};
-
 std::vector<Exchange> exchanges_of_cp(ContextKind kind) {
   using enum Exchange;
   switch (kind) {
@@ -279,6 +274,12 @@ MachineRates measure_rates(Transport& transport, const RunnerOptions& options, c
     if (!counts(config)) continue;
     const LayerConfig& layer = config.layer;
     measure_links(rates, meter, transport, layer);
+    // The formulas compare a ring with Ulysses whatever the sweep runs.
+    for (const ContextKind kind : {ContextKind::ring, ContextKind::ulysses}) {
+      LayerConfig other = layer;
+      other.parallel.context.kind = kind;
+      measure_links(rates, meter, transport, other);
+    }
     for (const bool backward : {false, true}) {
       const MachineRates::AttentionKey key{layer.dtype, layer.shape.head_dim, backward};
       if (!rates.attention_tflops.contains(key))
