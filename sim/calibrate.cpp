@@ -16,6 +16,8 @@ namespace shardmark {
 namespace {
 
 constexpr double same_size = 1.05;  ///< sizes up to this ratio apart are one point of a table
+/// Sizes of messages must differ this much to tell a latency from the noise of a bandwidth.
+constexpr double least_spread = 16;
 
 /// A call as the machine sees it: FLOPs or bytes, and what it took.
 struct Sample {
@@ -95,7 +97,10 @@ double steps_of(const std::string& op, int group_size) {
 /// Least squares on relative errors; a term that would be negative is left out.
 Link fitted(const std::vector<Transfer>& transfers, const std::string& source) {
   double ss = 0, sb = 0, bb = 0, s1 = 0, b1 = 0;  // sums of products, each over time squared
+  double smallest = std::numeric_limits<double>::infinity(), largest = 0;
   for (const Transfer& t : transfers) {
+    smallest = std::min(smallest, t.bytes / t.steps);
+    largest = std::max(largest, t.bytes / t.steps);
     const double steps = t.steps / t.time_us, megabytes = t.bytes / 1e6 / t.time_us;
     ss += steps * steps;
     sb += steps * megabytes;
@@ -103,9 +108,9 @@ Link fitted(const std::vector<Transfer>& transfers, const std::string& source) {
     s1 += steps;
     b1 += megabytes;
   }
-  const double determinant = ss * bb - sb * sb;
   double latency_us = 0, us_per_megabyte = bb > 0 ? b1 / bb : 0;
-  if (determinant > 1e-9 * ss * bb) {
+  if (largest >= least_spread * smallest && largest > 0) {
+    const double determinant = ss * bb - sb * sb;
     latency_us = (s1 * bb - b1 * sb) / determinant;
     us_per_megabyte = (ss * b1 - sb * s1) / determinant;
   }

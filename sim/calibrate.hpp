@@ -14,7 +14,8 @@ namespace shardmark {
 /// - peaks: the highest rate with FLOPs; memory bandwidth: the highest without;
 /// - latency and bandwidth of each collective and of all together: least squares on relative
 ///   errors of steps x latency + bytes / bandwidth, both not negative, over the shortest time of
-///   any member, since the others' contains waiting; rows with overlap are left out.
+///   any member, since the others' contains waiting; rows with overlap are left out. Where
+///   messages differ in size by less than 16 times, all is bandwidth.
 ///
 /// Launch and call overhead are 0: the measured times contain them. The machine is one node of as
 /// many ranks as the run had, and without overlap. Sizes beyond the measured ones are predicted at

@@ -185,8 +185,8 @@ class Engine {
   }
 
   int channel_of(std::size_t lane, const Group& group, Lane name) {
-    const auto [own, is_new] =
-        own_channels_[lane / num_lanes].try_emplace(channel_key(group, name), 0);
+    const ChannelKey key = channel_key(group, name);
+    const auto [own, is_new] = own_channels_[lane / num_lanes].try_emplace(key, 0);
     if (!is_new) return own->second;
     std::vector<int> classes;
     for (int member = 0; member < group.size; ++member)
@@ -195,7 +195,7 @@ class Engine {
     const auto repeated = std::ranges::unique(classes);
     classes.erase(repeated.begin(), repeated.end());
     const std::size_t num_classes = classes.size();
-    const ChannelName name_of_channel{group.axis, group.stride, group.size, name,
+    const ChannelName name_of_channel{group.axis, group.stride, group.size, std::get<Lane>(key),
                                       std::move(classes)};
     const auto [place, is_unknown] =
         channel_numbers_.try_emplace(name_of_channel, static_cast<int>(channels_.size()));

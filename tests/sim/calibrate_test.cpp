@@ -133,11 +133,24 @@ TEST(Calibrate, CommunicationBesideComputeSaysNothingAboutLinks) {
   EXPECT_EQ(machine.overlap.value, 0);
 }
 
+TEST(Calibrate, SizesMustBeFarApartToTellALatency) {
+  const std::string base = header + "1,1,f32,0,p,matmul,k,compute,compute,1,1,1000,8,0\n" +
+                           "1,1,f32,0,q,add,k,compute,compute,1,1,0,12,0\n" +
+                           "1,2,f32,0,r,all_reduce,k,communication,tp,1,120,0,0,1000000\n";
+  const auto latency_us = [&](const std::string& second) {
+    return calibrate("mine", base + second, run_json).inside.of("all_reduce").latency_us.value;
+  };
+  EXPECT_EQ(latency_us("1,2,f32,0,s,all_reduce,k,communication,tp,1,320,0,0,3000000\n"), 0);
+  // 2 x 10 us, and 100 us per MB.
+  EXPECT_NEAR(latency_us("1,2,f32,0,s,all_reduce,k,communication,tp,1,2020,0,0,20000000\n"), 10,
+              1e-6);
+}
+
 TEST(Calibrate, ANegativeLatencyIsLeftOut) {
   const std::string csv = header + "1,1,f32,0,p,matmul,k,compute,compute,1,1,1000,8,0\n" +
                           "1,1,f32,0,q,add,k,compute,compute,1,1,0,12,0\n" +
                           "1,2,f32,0,r,all_reduce,k,communication,tp,1,1,0,0,1000000\n" +
-                          "1,2,f32,0,s,all_reduce,k,communication,tp,1,8,0,0,4000000\n";
+                          "1,2,f32,0,s,all_reduce,k,communication,tp,1,32,0,0,16000000\n";
   const Link link = calibrate("mine", csv, run_json).inside.of("all_reduce");
   EXPECT_EQ(link.latency_us.value, 0);
   EXPECT_GT(link.bandwidth_GBps.value, 500);

@@ -7,6 +7,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 namespace shardmark::test {
 namespace {
 
@@ -148,6 +150,59 @@ TEST(Replay, AMessageToOneselfAndAGroupOfOneWaitForNobody) {
                                       Lane::tp);
                           }};
   EXPECT_EQ(ends(replay(recorded.ops, simple_cost), 0), (Times{5, 8}));
+}
+
+/// Neighbouring stages talk on lanes of their boundary's own, so that a stage receives while it
+/// sends.
+Lane lane_of(bool forward, int boundary) {
+  if (forward) return boundary % 2 == 0 ? Lane::pp_fwd_send : Lane::pp_fwd_recv;
+  return boundary % 2 == 0 ? Lane::pp_bwd_send : Lane::pp_bwd_recv;
+}
+
+/// A stage of 1F1B, or of GPipe: `warm_up` forwards before backwards and forwards take turns.
+void pipeline_stage(Rank& rank, int num_micro, int warm_up) {
+  constexpr int forward_ns = 10, backward_ns = 20;
+  Words w{rank};
+  const int stage = rank.id(), last = rank.mesh().degree(Axis::pp) - 1;
+  const auto pass = [&](bool forward) {
+    const bool receives = forward ? stage > 0 : stage < last;
+    const bool sends = forward ? stage < last : stage > 0;
+    const int from = forward ? stage - 1 : stage + 1, to = forward ? stage + 1 : stage - 1;
+    if (receives) {
+      const Lane lane = lane_of(forward, std::min(from, stage));
+      w.receive(from, 0, lane);
+      rank.order(lane, Lane::compute);
+    }
+    w.work(forward ? forward_ns : backward_ns);
+    if (sends) {
+      const Lane lane = lane_of(forward, std::min(to, stage));
+      rank.order(Lane::compute, lane);
+      w.send(to, 0, lane);
+    }
+  };
+  for (int done = 0; done < num_micro + warm_up; ++done) {
+    if (done < num_micro) pass(true);
+    if (done >= warm_up) pass(false);
+  }
+}
+
+/// Messages take no time: the bubble is (p - 1)(F + B) (METRICS 1.4; Narayanan et al. 2021).
+TEST(Replay, PipelinesHaveTheBubbleOfTheory) {
+  struct Size {
+    int stages, micro;
+  };
+  for (const auto& [stages, micro] : std::vector<Size>{
+           {2, 2}, {2, 8}, {3, 3}, {3, 7}, {4, 4}, {4, 32}, {7, 9}, {16, 20}, {64, 65}})
+    for (const bool gpipe : {false, true}) {
+      const Recorded recorded{Mesh{{.pp = stages}}, [&, s = stages, m = micro](Rank& rank) {
+                                pipeline_stage(rank, m,
+                                               gpipe ? m - 1 : std::min(m, s - 1 - rank.id()));
+                              }};
+      const Replay run = replay(recorded.ops, simple_cost);
+      EXPECT_EQ(run.window_ns, (micro + stages - 1) * 30) << stages << " stages, " << micro;
+      for (const RankTime& time : run.times) EXPECT_EQ(time.comp_ns, micro * 30);
+      expect_no_residual(run);
+    }
 }
 
 TEST(Replay, DeadlockIsReportedLaneByLane) {
