@@ -227,9 +227,9 @@ class Runner::Measurement {
     constexpr double shortest_sample_us = 100;
     const Clock::time_point begin = Clock::now();
     const int most = std::max(1, 10 * options_.warmup);  // one in any case: it sizes the samples
-    double latest_us = take_sample(1);
+    double latest_us = count_work();
     int count = 1;
-    while (count < most) {
+    while (count < most && elapsed_s(begin) < options_.max_time_s) {
       const double previous_us = std::exchange(latest_us, take_sample(1));
       ++count;
       if (count < options_.warmup) continue;
@@ -263,20 +263,20 @@ class Runner::Measurement {
     peak.probe();
     result().time = summarize(samples_us);
     result().peak = peak.result();
-    count_work();
   }
 
-  /// What one iteration moves and computes, as the backend and the transport counted it.
-  void count_work() {
+  /// One iteration, and what it moves and computes as the backend and the transport count it.
+  double count_work() {
     const double bytes = transport_.bytes_started();
     const double flops = active_ ? session_->flops_executed() : 0;
     const double planned = active_ ? session_->bytes_planned() : 0;
-    (void)take_sample(1);
-    if (!active_) return;
+    const double time_us = take_sample(1);
+    if (!active_) return time_us;
     result().bytes_observed = transport_.bytes_started() - bytes;
     bytes_planned_ = session_->bytes_planned() - planned;
     result().flops_observed = session_->flops_executed() - flops;
     work_.flops_done = result().flops_observed;
+    return time_us;
   }
 
   /// Iterations of a baseline and of the profiled pass: 3 to 9 in half the time of a row; one where
