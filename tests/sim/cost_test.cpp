@@ -148,6 +148,27 @@ TEST(CommunicationCost, ACollectivesOwnNumbersReplaceTheLinks) {
               2 * 2 + 2 * 10, 1e-9);
 }
 
+/// All-reduces on a node of A100s as published with vTrain (Bang et al. 2024, arXiv 2312.12391);
+/// the machine file's link is fitted to those of 4 and 8 ranks.
+TEST(CommunicationCost, PublishedAllReducesAreWithin15Percent) {
+  struct Published {
+    int ranks;
+    std::int64_t mebibytes;
+    double time_us;
+  };
+  const Machine machine = load_machine("a100-sxm-8");
+  for (const auto& [ranks, mebibytes, time_us] : std::vector<Published>{{3, 64, 500.3},
+                                                                        {4, 16, 179.6},
+                                                                        {4, 256, 1929.0},
+                                                                        {8, 1, 92.79},
+                                                                        {8, 64, 579.9},
+                                                                        {8, 1024, 8193.0}}) {
+    const AllReduce op{tensor(1, {mebibytes << 18}), {Axis::tp, 0, 1, ranks}};
+    EXPECT_NEAR(communication_us(machine, op) / time_us, 1, 0.15)
+        << ranks << " ranks, " << mebibytes << " MiB";
+  }
+}
+
 TEST(CommunicationCost, UnevenBlocksCountTheHeavierDirection) {
   const Machine machine = round_machine(4);
   // Member 1 sends 250,000 and 500,000 floats and receives 750,000 and nothing.
