@@ -25,7 +25,7 @@ class Parser {
  public:
   Schedule parse(const std::string& text) {
     std::istringstream lines{text};
-    std::size_t num_rows = 0;
+    std::size_t num_rows = 0;  // up to the last that has actions
     for (std::string line; std::getline(lines, line);) {
       ++line_;
       const std::string_view row = trim(line);
@@ -33,7 +33,7 @@ class Parser {
       if (row.starts_with('#')) continue;
       schedule_.ranks.emplace_back();
       read_row(row);
-      if (!row.empty()) num_rows = schedule_.ranks.size();
+      if (!schedule_.ranks.back().empty()) num_rows = schedule_.ranks.size();
     }
     schedule_.ranks.resize(num_rows);
     if (num_actions_ == 0)

@@ -47,7 +47,7 @@ struct Request {
 /// Stages in all: p * v.
 [[nodiscard]] int num_stages(ScheduleKind kind, const Request& request);
 
-/// What the schedule demands of ranks, chunks, micro-batches and layers (METRICS of Megatron-LM,
+/// What the schedule demands of ranks, chunks, micro-batches and layers (the rules of Megatron-LM,
 /// zero-bubble and DualPipe). Throws InputError naming the value, the rule and what would work.
 void check_rules(ScheduleKind kind, const Request& request);
 

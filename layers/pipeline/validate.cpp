@@ -63,6 +63,16 @@ class Validator {
     else if (std::ranges::any_of(schedule_.rank_of_stage, outside) ||
              std::ranges::any_of(schedule_.rank_of_second_copy, outside))
       fail({0, -1}, "a stage lives on a rank that does not exist");
+    else
+      for (int rank = 0; rank < schedule_.num_ranks(); ++rank)
+        if (!holds_a_stage(rank)) fail({rank, -1}, "there is no stage on this rank");
+  }
+
+  [[nodiscard]] bool holds_a_stage(int rank) const {
+    const auto on = [&](const std::vector<int>& homes) {
+      return std::ranges::find(homes, rank) != homes.end();
+    };
+    return on(schedule_.rank_of_stage) || on(schedule_.rank_of_second_copy);
   }
 
   [[nodiscard]] int home(const Action& action) const {

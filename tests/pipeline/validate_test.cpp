@@ -21,7 +21,7 @@ TEST(Validate, EveryGeneratedScheduleIsRightBeforeAndAfterLowering) {
                     });
 }
 
-// Half a million actions: linear, so this is quick.
+// Some hundred thousand actions each: linear, so this is quick.
 TEST(Validate, LargeSchedulesAreRight) {
   for (const ScheduleKind kind :
        {ScheduleKind::interleaved, ScheduleKind::zb_v, ScheduleKind::dualpipe}) {
@@ -58,6 +58,7 @@ constexpr Broken by_hand[] = {
      "that for rank 0 step 2 (0F1), and that for the first again"},
     {"a forward of a V before the one above it", "0F0,3F0,3B0,0B0\n2F0,1F0,2B0,1B0\n",
      "rank 1 step 0: 2F0 comes before its input 1F0 at step 1"},
+    {"a rank without a stage", "0F0,0B0\n\n1F0,1B0\n", "rank 1: there is no stage on this rank"},
     {"an overlap of two forwards", "(0F0;0F1)OVERLAP_F_B,0B0,0B1\n1F0,1B0,1F1,1B1\n",
      "rank 0 step 0: (0F0;0F1)OVERLAP_F_B joins what cannot run as one"},
     {"an overlap with its own backward", "0F0,0F1,0B0,0B1\n1F0,1B0,(1F1;1B1)OVERLAP_F_B\n",
