@@ -142,14 +142,31 @@ void add_links(const std::vector<KernelRow>& rows, const std::string& source, Ma
   for (const auto& [op, of_op] : transfers) machine.inside.collectives[op] = fitted(of_op, source);
 }
 
-nlohmann::json parse_run(const std::string& run_json) {
+/// What run.json says about a run.
+struct Run {
+  std::string source, cpu;
+  int num_ranks{1};
+};
+
+Run parse_run(const std::string& run_json) {
   try {
     const nlohmann::json run = nlohmann::json::parse(run_json);
-    for (const char* key : {"run_id", "program", "ranks", "oversubscribed", "machine"})
-      if (!run.contains(key)) throw InputError{message("run.json has no key '", key, "'")};
-    return run;
+    if (run.at("oversubscribed").get<bool>())
+      throw InputError{
+          "ranks shared cores in this run (run.json: oversubscribed), so its times say "
+          "nothing about one rank; calibrate from one with a core per rank"};
+    const auto& ranks = run.at("ranks");
+    const auto host = [](const nlohmann::json& rank) { return rank.at("host").get<std::string>(); };
+    for (const auto& rank : ranks)
+      if (host(rank) != host(ranks.front()))
+        throw InputError{message("the run has ranks on ", host(ranks.front()), " and ", host(rank),
+                                 ", so its links are of two kinds; calibrate from a run on one ",
+                                 "host")};
+    return {message("measured by ", run.at("program").get<std::string>(), " run ",
+                    run.at("run_id").get<std::string>()),
+            run.at("machine").at("cpu").get<std::string>(), static_cast<int>(ranks.size())};
   } catch (const nlohmann::json::exception& error) {
-    throw InputError{message("run.json is not JSON: ", error.what())};
+    throw InputError{message("run.json is not that of a run: ", error.what())};
   }
 }
 
@@ -157,19 +174,12 @@ nlohmann::json parse_run(const std::string& run_json) {
 
 Machine calibrate(const std::string& name, const std::string& kernels_csv,
                   const std::string& run_json) {
-  const nlohmann::json run = parse_run(run_json);
-  if (run["oversubscribed"].get<bool>())
-    throw InputError{
-        "ranks shared cores in this run (run.json: oversubscribed), so its times say "
-        "nothing about one rank; calibrate from one with a core per rank"};
+  const Run run = parse_run(run_json);
   const std::vector<KernelRow> rows = parse_kernels(kernels_csv);
-  const std::string source = message("measured by ", run["program"].get<std::string>(), " run ",
-                                     run["run_id"].get<std::string>());
   Machine machine;
   machine.name = name;
-  machine.about =
-      message("calibrated on ", run["machine"].value("cpu", "an unnamed CPU"), ", ", source);
-  add_rates(rows, source, machine);
+  machine.about = message("calibrated on ", run.cpu, ", ", run.source);
+  add_rates(rows, run.source, machine);
   if (machine.memory_GBps.value <= 0)
     throw InputError{
         "kernels.csv has no op without FLOPs, so no memory bandwidth; calibrate from "
@@ -178,17 +188,11 @@ Machine calibrate(const std::string& name, const std::string& kernels_csv,
     throw InputError{
         "kernels.csv has no op with FLOPs, so no peak; calibrate from rows of "
         "--block block"};
-  add_links(rows, source, machine);
+  add_links(rows, run.source, machine);
   const std::string contained = "contained in the measured times";
   machine.launch_overhead_us = {0, contained};
   machine.collective_overhead_us = {0, contained};
-  const auto& ranks = run["ranks"];
-  for (const auto& rank : ranks)
-    if (rank["host"] != ranks.front()["host"])
-      throw InputError{message("the run has ranks on ", ranks.front()["host"].get<std::string>(),
-                               " and ", rank["host"].get<std::string>(), ", so its links are of ",
-                               "two kinds; calibrate from a run on one host")};
-  machine.ranks_per_node = {static_cast<double>(ranks.size()), "the run's ranks"};
+  machine.ranks_per_node = {static_cast<double>(run.num_ranks), "the run's ranks"};
   machine.overlap = {0, "on one host a rank's own core moves its bytes"};
   machine.algorithms = {CommAlgorithm::ring};
   return machine;

@@ -169,8 +169,8 @@ std::string refusal(const std::string& csv, const std::string& run) {
 TEST(Calibrate, SaysWhatIsMissingAndWhatToRun) {
   const std::string matmul = "1,1,f32,0,p,matmul,k,compute,compute,1,1,1000,8,0\n";
   const std::string add = "1,1,f32,0,q,add,k,compute,compute,1,1,0,12,0\n";
-  EXPECT_THAT(refusal("op,rank\n", "{}"), HasSubstr("run.json has no key 'run_id'"));
-  EXPECT_THAT(refusal("op,rank\n", "{"), HasSubstr("run.json is not JSON"));
+  EXPECT_THAT(refusal("op,rank\n", "{}"), HasSubstr("key 'oversubscribed' not found"));
+  EXPECT_THAT(refusal("op,rank\n", "{"), HasSubstr("run.json is not that of a run"));
   EXPECT_THAT(refusal("op,rank\nmatmul,0\n", run_json), HasSubstr("no column 'count'"));
   EXPECT_THAT(refusal(header + "1,2\n", run_json), HasSubstr("line 2: 2 cells, 14 columns"));
   EXPECT_THAT(refusal(header + "1,1,f32,0,p,matmul,k,compute,compute,1,-1,1000,8,0\n", run_json),
@@ -182,6 +182,9 @@ TEST(Calibrate, SaysWhatIsMissingAndWhatToRun) {
   std::string crowded = run_json;
   crowded.replace(crowded.find("false"), 5, "true");
   EXPECT_THAT(refusal(header + matmul + add, crowded), HasSubstr("a core per rank"));
+  std::string mistyped = run_json;
+  mistyped.replace(mistyped.find("false"), 5, "\"no\"");
+  EXPECT_THAT(refusal(header + matmul + add, mistyped), HasSubstr("must be boolean"));
   const std::string reduce = "1,2,f32,0,r,all_reduce,k,communication,tp,1,4,0,0,1000\n";
   std::string spread = run_json;
   spread.replace(spread.rfind("\"a\""), 3, "\"b\"");
