@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -28,14 +29,29 @@ namespace {
   ::_exit(exit_code);
 }
 
+// A signal handler can reach nothing but a static variable.
+std::atomic<int> signal_to_pass_on{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+/// Signals that somebody sent to this process only reach the rank from here. Launchers signal the
+/// whole process group: then the rank has its own by the time that this one comes, and the queued
+/// one tells an InterruptFlag that it is the same.
+void pass_on(pid_t rank, int signal) {
+  ::usleep(100'000);
+  ::sigqueue(rank, signal, {});
+}
+
 /// Waits for the rank and ends this process; skips everything that belongs to the program.
 [[noreturn]] void keep(pid_t rank, int marker) {
   ::prctl(PR_SET_NAME, "shardmark-keep");
-  // Launchers signal the whole process group, so the rank has seen these as well.
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE})
-    std::signal(signal, SIG_IGN);
+  for (const int signal : {SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}) std::signal(signal, SIG_IGN);
+  struct sigaction action {};
+  action.sa_handler = [](int signal) { signal_to_pass_on = signal; };
+  sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
   int status = 0;
-  while (::waitpid(rank, &status, 0) < 0 && errno == EINTR) continue;
+  while (::waitpid(rank, &status, 0) < 0 && errno == EINTR)
+    if (const int signal = signal_to_pass_on.exchange(0); signal != 0) pass_on(rank, signal);
   if (WIFSIGNALED(status)) end(128 + WTERMSIG(status));
   char done = 0;
   if (WEXITSTATUS(status) != 0 || ::read(marker, &done, 1) == 1) end(WEXITSTATUS(status));

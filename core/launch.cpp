@@ -211,7 +211,9 @@ static_assert(std::atomic<int>::is_always_lock_free);
 std::array<struct sigaction, 2> actions_before;
 constexpr std::array<int, 2> interrupting{SIGINT, SIGTERM};
 
-void note_signal(int signal) {
+void note_signal(int signal, siginfo_t* info, void*) {
+  // What a Keeper passes on may be here already: launchers signal whole process groups.
+  if (info->si_code == SI_QUEUE && signal_seen != 0) return;
   if (signal_seen.exchange(signal) != 0) ::_exit(128 + signal);
 }
 
@@ -220,8 +222,8 @@ void note_signal(int signal) {
 InterruptFlag::InterruptFlag() {
   signal_seen = 0;
   struct sigaction action {};
-  action.sa_handler = note_signal;
-  action.sa_flags = SA_RESTART;
+  action.sa_sigaction = note_signal;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < interrupting.size(); ++i)
     ::sigaction(interrupting[i], &action, &actions_before[i]);

@@ -128,8 +128,10 @@ std::vector<Column> time_columns() {
 
 std::vector<Column> account_columns() {
   return {
-      {"bytes_analytic", "B", "across the busiest member's link per call: the formula", measured,
-       [](L l) { return text(l.row.bytes_analytic); }},
+      {"bytes_analytic", "B",
+       "least that must cross the busiest member's link per call, the bytes of busbw; a plan may "
+       "send more, and is checked by bytes_plan = bytes_observed",
+       measured, [](L l) { return text(l.row.bytes_analytic); }},
       {"bytes_plan", "B", "sent by the busiest member, by the plan's steps; empty for native",
        measured, [](L l) { return text_if_known(l.row.bytes_plan); }},
       {"bytes_observed", "B",
@@ -145,14 +147,15 @@ std::vector<Column> account_columns() {
        [](L l) { return text_if_known(l.row.bandwidth_GBps); }},
       {"fit_error_pct", "%", "median |expected - measured| / measured over the series", measured,
        [](L l) { return text_if_known(l.row.fit_error_pct); }},
-      {"copy_GBps", "GB/s", "measured copy bandwidth of one rank, all ranks at once", measured,
-       [](L l) { return text(l.row.copy_GBps); }},
       {"copy_us", "us",
        "all ranks copy size_bytes each at once, same buffers, out of place; median of samples in "
        "turn with the row's",
        measured, [](L l) { return text_if_known(l.row.copy_us); }},
-      {"efficiency_pct", "%", "busbw_GBps of copy_GBps", measured,
-       [](L l) { return text(l.row.efficiency_pct()); }},
+      {"efficiency_pct", "%",
+       "busbw_GBps of the copy's bandwidth, size_bytes / copy_us; above 100 where a rank works on "
+       "a peer's buffer directly: busbw counts bytes as sent over links, the copy moves each "
+       "byte through memory twice",
+       measured, [](L l) { return l.row.copy_us > 0 ? text(l.row.efficiency_pct()) : ""; }},
       {"matmul_us", "us", "--with-matmul: the product alone", measured,
        [](L l) { return overlap_of(l, &Overlap::matmul_us); }},
       {"collective_alone_us", "us", "the collective alone, in the same samples", measured,

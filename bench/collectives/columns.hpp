@@ -9,7 +9,7 @@
 
 namespace shardmark::bench::collectives {
 
-inline constexpr int schema_version = 1;
+inline constexpr int schema_version = 2;
 
 /// A row with what the run adds to it.
 struct Line {

@@ -52,9 +52,9 @@ void judge(Row& row, const LineFit* fit) {
   } else {
     row.verdict = "bandwidth_bound";
     row.verdict_reason = fmt::format(
-        "latency is {:.0f} % of the expected {:.2f} us; busbw is {:.0f} % of the copy "
-        "bandwidth of {:.2f} GB/s",
-        alpha_pct, row.expected_us, row.efficiency_pct(), row.copy_GBps);
+        "latency is {:.0f} % of the expected {:.2f} us; busbw is {:.0f} % of a copy of "
+        "the same size ({:.2f} GB/s)",
+        alpha_pct, row.expected_us, row.efficiency_pct(), row.copy_GBps());
   }
 }
 

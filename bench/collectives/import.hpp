@@ -50,8 +50,9 @@ using Problems = std::vector<ImportProblem>;
                                                       const std::string& file);
 
 /// `--import FILE[,FILE]`: prints a table to `out`, problems to `problems`, and writes
-/// `out_dir`/imported.csv unless `out_dir` is empty. Returns 0 when at least one row was read, 2
-/// otherwise. Throws InputError for a file that cannot be read or a folder that cannot be written.
+/// `out_dir`/imported.csv unless `out_dir` is empty; one that is there is renamed to .old. Returns
+/// 0 when every file gave rows (dropped lines are in `problems`), 1 when only some did, 2 when
+/// none. Throws InputError for a file that cannot be read or a folder that cannot be written.
 int run_import(const std::vector<std::string>& files, const std::string& out_dir, std::ostream& out,
                std::ostream& problems = std::cerr);
 

@@ -10,6 +10,8 @@ namespace shardmark::bench::collectives {
 namespace {
 
 constexpr std::size_t group_fields = 4;  // time, algbw, busbw and #wrong or error
+// Of our own columns behind the groups: "in:cv(%)" is the in-place half's "cv(%)".
+constexpr std::string_view in_place_mark = "in:";
 
 struct KnownType {
   std::string_view name;
@@ -193,11 +195,13 @@ void NcclReader::take_groups(const LogLine& line, const std::vector<std::string_
                              std::size_t begin, ImportedRow row, ImportedLog& log) {
   ++num_rows_;
   const std::size_t end = begin + 2 * group_fields;
-  take_extras(fields, end, row);
+  const ImportedRow head = std::move(row);
   bool whole = true;
   for (const bool in_place : {false, true}) {
     Group group;
+    row = head;
     row.in_place = in_place;
+    take_extras(fields, end, row);
     const std::string reason = read_group(fields, begin + (in_place ? group_fields : 0), group);
     if (!reason.empty()) {
       log.report(line, message(in_place ? "in place: " : "out of place: ", reason));
@@ -224,10 +228,17 @@ void NcclReader::take_groups(const LogLine& line, const std::vector<std::string_
 void NcclReader::take_extras(const std::vector<std::string_view>& fields, std::size_t begin,
                              ImportedRow& row) const {
   for (std::size_t i = 0; i < layout_.extras.size() && begin + i < fields.size(); ++i) {
+    const std::string& column = layout_.extras[i];
+    const bool is_in_place = column.starts_with(in_place_mark);
+    const bool has_both =
+        is_in_place ||
+        std::ranges::find(layout_.extras, message(in_place_mark, column)) != layout_.extras.end();
+    if (has_both && is_in_place != row.in_place) continue;
+    const std::string name = is_in_place ? column.substr(in_place_mark.size()) : column;
     if (const auto number = parse_printed(fields[begin + i]))
-      row.others.emplace_back(layout_.extras[i], number->value);
+      row.others.emplace_back(name, number->value);
     else
-      row.title += message(row.title.empty() ? "" : " ", layout_.extras[i], ' ', fields[begin + i]);
+      row.title += message(row.title.empty() ? "" : " ", name, ' ', fields[begin + i]);
   }
 }
 

@@ -47,7 +47,8 @@ class NcclReader {
                    std::size_t begin, ImportedRow row, ImportedLog& log);
   [[nodiscard]] std::string read_group(const std::vector<std::string_view>& fields,
                                        std::size_t begin, Group& group) const;
-  /// Columns behind the groups: numbers into `others`, words into `title`.
+  /// Columns behind the groups: numbers into `others`, words into `title`. What is there for each
+  /// half goes to its own.
   void take_extras(const std::vector<std::string_view>& fields, std::size_t begin,
                    ImportedRow& row) const;
   void check_rates(const LogLine& line, const ImportedRow& row, const Group& group,

@@ -81,6 +81,7 @@ std::vector<std::string> imported_cells(const ImportedRow& row, const std::strin
 int run_import(const std::vector<std::string>& files, const std::string& out_dir, std::ostream& out,
                std::ostream& problems_out) {
   std::vector<std::vector<std::string>> table;
+  bool all_gave_rows = true;
   for (const std::string& file : files) {
     std::istringstream in{read_file(file)};
     Problems problems;
@@ -98,6 +99,7 @@ int run_import(const std::vector<std::string>& files, const std::string& out_dir
     else
       out << "# " << file << ": " << rows.size() << " measurements\n";
     if (!rows.empty()) print_table(rows, out);
+    all_gave_rows = all_gave_rows && !rows.empty();
     for (const ImportedRow& row : rows) table.push_back(imported_cells(row, file));
   }
   if (!out_dir.empty() && !table.empty()) {
@@ -105,11 +107,11 @@ int run_import(const std::vector<std::string>& files, const std::string& out_dir
     std::filesystem::create_directories(out_dir, failed);
     // A new file each time: importing twice must not double the rows.
     const std::string path = out_dir + "/imported.csv";
-    std::filesystem::remove(path, failed);
+    std::filesystem::rename(path, path + ".old", failed);
     CsvFile{path, imported_columns(), false}.append(table);
     out << "# wrote " << path << '\n';
   }
-  return table.empty() ? 2 : 0;
+  return table.empty() ? 2 : all_gave_rows ? 0 : 1;
 }
 
 }  // namespace shardmark::bench::collectives

@@ -201,7 +201,7 @@ void Meter::finish(Entry& entry) {
 }
 
 std::vector<Row> Meter::measure(const Series& series, const Series::Size& size,
-                                const std::vector<Task>& tasks, double copy_GBps) {
+                                const std::vector<Task>& tasks) {
   std::vector<Entry> entries;
   entries.reserve(tasks.size());
   for (const Task& task : tasks) entries.push_back(make_entry(series, size, task));
@@ -220,7 +220,6 @@ std::vector<Row> Meter::measure(const Series& series, const Series::Size& size,
   for (Entry& entry : entries) {
     finish(entry);
     count_bytes(entry);
-    entry.row.copy_GBps = copy_GBps;
     if (!copy.samples_us.empty()) entry.row.copy_us = median(copy.samples_us);
     if (options_.waits)
       measure_waits(entry.row, entry.runnable, options_, world_, clocks_, workspace_, transport_);

@@ -26,7 +26,7 @@ class Meter {
     std::string chosen{};
   };
   [[nodiscard]] std::vector<Row> measure(const Series& series, const Series::Size& size,
-                                         const std::vector<Task>& tasks, double copy_GBps);
+                                         const std::vector<Task>& tasks);
 
  private:
   struct Entry {

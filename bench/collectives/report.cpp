@@ -39,6 +39,7 @@ std::string device_name() {
 }
 
 std::string results_path(const Options& options) { return options.out + "/results.csv"; }
+std::string waits_path(const Options& options) { return options.out + "/waits.csv"; }
 
 }  // namespace
 
@@ -57,14 +58,14 @@ Report::Report(const Options& options, const World& world, RunIdentity run,
     prepare_folder(options.out, options.resume, {"run.json", "results.csv", "waits.csv"});
     if (options.resume) {
       read_earlier();
+      drop_unfinished_waits();
       said.push_back(message(finished_.size(), " rows are in ", results_path(options), " already"));
       const std::string changed = changed_settings(options.out, how_measured(options));
       if (!finished_.empty() && !changed.empty())
         said.push_back("those rows were measured with other settings: " + changed);
     }
     results_ = std::make_unique<CsvFile>(results_path(options), column_names(), options.resume);
-    waits_ =
-        std::make_unique<CsvFile>(options.out + "/waits.csv", wait_column_names(), options.resume);
+    waits_ = std::make_unique<CsvFile>(waits_path(options), wait_column_names(), options.resume);
     record_ = std::make_unique<RunRecord>(
         options.out,
         provenance_of("shardmark-collectives", schema_version, command_line, how_measured(options),
@@ -92,6 +93,23 @@ void Report::read_earlier() {
     if (!failed) finished_.insert(joined);
     earlier_.push_back(lines[i]);
   }
+}
+
+/// A run that was killed may have waits of a row that is not in results.csv; it is measured again.
+void Report::drop_unfinished_waits() {
+  if (!std::filesystem::exists(waits_path(options_))) return;
+  const auto lines = parse_csv(read_file(waits_path(options_)));
+  if (lines.empty() || lines.front() != wait_column_names()) return;
+  const auto num_keys = std::ranges::count(columns(), Column::Holds::key, &Column::holds);
+  std::string kept = csv_line(lines.front());
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    if (lines[i].size() != lines.front().size()) continue;
+    std::string joined;
+    for (std::ptrdiff_t c = 0; c < num_keys; ++c)
+      joined += lines[i][static_cast<std::size_t>(c)] + '\n';
+    if (finished_.contains(joined)) kept += csv_line(lines[i]);
+  }
+  write_whole(waits_path(options_), kept);
 }
 
 void Report::begin(const Series& series) {

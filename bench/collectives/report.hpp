@@ -37,6 +37,7 @@ class Report {
 
  private:
   void read_earlier();
+  void drop_unfinished_waits();
   void rewrite();
 
   const Options& options_;

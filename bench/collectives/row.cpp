@@ -26,7 +26,11 @@ double Row::busbw_GBps() const {
   return algbw_GBps() * busbw_factor(point.collective, point.group_size);
 }
 
-double Row::efficiency_pct() const { return copy_GBps > 0 ? 100 * busbw_GBps() / copy_GBps : 0; }
+double Row::copy_GBps() const {
+  return copy_us > 0 ? static_cast<double>(point.size_bytes) / copy_us / 1e3 : 0;
+}
+
+double Row::efficiency_pct() const { return copy_us > 0 ? 100 * busbw_GBps() / copy_GBps() : 0; }
 
 const Wait* Row::longest_wait() const {
   const auto longest = std::ranges::max_element(waits, {}, &Wait::wait_us);

@@ -64,7 +64,6 @@ struct Row {
   std::string failure;  ///< the first wrong element
   double expected_us{-1}, fit_error_pct{-1};
   double alpha_us{-1}, bandwidth_GBps{-1};  ///< the fit's terms
-  double copy_GBps{0};
   double copy_us{-1};  ///< all ranks copy size_bytes at once, sampled in turn with the row
   std::string verdict, verdict_reason;
   std::vector<Wait> waits, waits_unskewed;  ///< per rank; the latter with --skew-us
@@ -77,7 +76,9 @@ struct Row {
   /// Bytes per second of the larger buffer, and of a link (collective.hpp: busbw_factor).
   [[nodiscard]] double algbw_GBps() const;
   [[nodiscard]] double busbw_GBps() const;
-  /// busbw of the copy bandwidth.
+  /// size_bytes over copy_us; 0 where nothing was copied.
+  [[nodiscard]] double copy_GBps() const;
+  /// busbw of copy_GBps.
   [[nodiscard]] double efficiency_pct() const;
   /// Time with all groups at once over the time of one alone.
   [[nodiscard]] double contention() const { return alone_us > 0 ? time.p50 / alone_us : 0; }

@@ -126,10 +126,9 @@ class Sweep {
     });
     std::vector<Row> rows;
     try {
-      const double copy_GBps = series.skip_reason.empty() ? probe() : 0;
       if (series.skip_reason.empty())
         for (const Series::Size& size : series.sizes) {
-          std::vector<Row> measured = measure_size(series, size, copy_GBps);
+          std::vector<Row> measured = measure_size(series, size);
           std::ranges::move(measured, std::back_inserter(rows));
         }
     } catch (const Interrupted&) {
@@ -176,13 +175,7 @@ class Sweep {
     return rows;
   }
 
-  double probe() {
-    transport_.barrier();
-    const double mine = workspace_.probe_copy_GBps();
-    return transport_.sum(mine) / transport_.size();
-  }
-
-  std::vector<Row> measure_size(const Series& series, const Series::Size& size, double copy_GBps) {
+  std::vector<Row> measure_size(const Series& series, const Series::Size& size) {
     std::vector<Meter::Task> tasks = tasks_of(series, size);
     const std::size_t index = num_sizes_++;
     if (tasks.empty()) return {};
@@ -193,7 +186,7 @@ class Sweep {
           message(series.ways.size(), series.ways.size() == 1 ? " algorithm" : " algorithms");
       progress_.start(index, describe(point));
     }
-    std::vector<Row> rows = meter_.measure(series, size, tasks, copy_GBps);
+    std::vector<Row> rows = meter_.measure(series, size, tasks);
     on_rank_0(transport_, [&] {
       progress_.clear();
       report_->add(rows);

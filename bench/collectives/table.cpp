@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <ostream>
 
@@ -17,7 +18,8 @@ constexpr const char* conventions_text =
     "second.\n"
     "# time: median over samples of {} time of one call (-a {}; nccl-tests: average).\n"
     "# busbw = algbw x factor of the group's size ({} ranks), no reduction in the network "
-    "assumed.\n";
+    "assumed.\n"
+    "# eff: busbw in % of a copy of the same size by all ranks at once.\n";
 
 const char* perf_name(Collective collective) {
   switch (collective) {
@@ -133,7 +135,8 @@ void Table::begin(Collective collective, const std::vector<Endpoint>& endpoints,
          "time   algbw   busbw #wrong";
   out_ << "  algorithm";
   if (options_.percentiles)
-    out_ << "     p10(us)   p95(us)   p99(us)  cv(%) in-place: p10, p95, p99, cv";
+    out_ << "            p10(us)   p95(us)   p99(us)  cv(%)  in:p10(us) in:p95(us) in:p99(us) "
+            "in:cv(%)";
   out_ << "\n#        (B)    (elements)                               (us)  (GB/s)  (GB/s)         "
           "   (us)  (GB/s)  (GB/s)       \n"
        << std::flush;
@@ -154,10 +157,12 @@ void Table::add(const Row& out_of_place, const Row* in_place) {
       "{:12}  {:12}  {:>8}  {:>6}  {:>6}", point.size_bytes, point.count, nccl_name_of(point.dtype),
       facts.has_reduction ? name_of(point.reduction) : "none", facts.has_root ? point.root : -1);
   line += half(&out_of_place) + half(in_place);
-  line += "  " + point.algorithm;
-  if (!out_of_place.chosen.empty()) line += ':' + out_of_place.chosen;
-  if (point.pattern != Pattern::none) line += fmt::format("/{}", name_of(point.pattern));
+  std::string name = point.algorithm;
+  if (!out_of_place.chosen.empty()) name += ':' + out_of_place.chosen;
+  if (point.pattern != Pattern::none) name += fmt::format("/{}", name_of(point.pattern));
+  line += "  " + name;
   if (options_.percentiles) {
+    line += fmt::format("{:{}}", "", 18 - std::min<std::size_t>(18, name.size()));
     line += percentiles_text(out_of_place.time);
     if (in_place != nullptr) line += percentiles_text(in_place->time);
   }

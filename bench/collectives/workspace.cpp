@@ -1,17 +1,14 @@
 #include "bench/collectives/workspace.hpp"
 
-#include "bench/harness/statistics.hpp"
 #include "core/functions.hpp"
 #include "core/host.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 namespace shardmark::bench::collectives {
 namespace {
 
 constexpr std::int64_t line = 64;
-constexpr std::int64_t probe_bytes = std::int64_t{64} << 20U;
 
 std::int64_t rounded(std::int64_t bytes) { return (bytes + line - 1) / line * line + line; }
 
@@ -136,24 +133,6 @@ void Workspace::run(const Runnable& runnable, int count, bool blocking) {
     if (blocking) rank_->synchronize();
   }
   rank_->synchronize();
-}
-
-double Workspace::probe_copy_GBps() {
-  using Clock = std::chrono::steady_clock;
-  const std::int64_t bytes = std::clamp(x_.tensor().bytes(), std::int64_t{1} << 20U, probe_bytes);
-  const Buffer from = rank_->allocate({bytes / 4}, DType::f32, Category::workspace);
-  const Buffer to = rank_->allocate({bytes / 4}, DType::f32, Category::workspace);
-  fill(*rank_, from.tensor(), 1.0F);
-  fill(*rank_, to.tensor(), 1.0F);
-  rank_->synchronize();
-  std::vector<double> times_us;
-  for (int i = 0; i < 5; ++i) {
-    const Clock::time_point begin = Clock::now();
-    copy(*rank_, from.tensor(), to.tensor());
-    rank_->synchronize();
-    times_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
-  }
-  return static_cast<double>(bytes) / median(times_us) / 1e3;
 }
 
 std::int64_t scratch_bytes_of(const Series& series, const Way& way, std::int64_t block_numel,

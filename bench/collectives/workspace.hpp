@@ -76,10 +76,6 @@ class Workspace {
 
   [[nodiscard]] Rank& rank() { return *rank_; }
   [[nodiscard]] CpuBackend& backend() { return cpu_; }
-  /// Bytes per second that this rank copies between its buffers, all ranks at once: the median of
-  /// a few copies of 64 MiB or the largest size.
-  [[nodiscard]] double probe_copy_GBps();
-
   static constexpr Lane lane = Lane::tp;
 
  private:

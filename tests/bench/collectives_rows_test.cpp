@@ -144,8 +144,8 @@ TEST(CollectivesRow, BusBandwidthGoesByTheGroup) {
   EXPECT_EQ(row.busbw_GBps(), 8);
   row.point.group_size = 4;
   EXPECT_EQ(row.busbw_GBps(), 12);
-  row.copy_GBps = 24;
-  EXPECT_EQ(row.efficiency_pct(), 50);
+  row.copy_us = 8e6 / 24e3;
+  EXPECT_NEAR(row.efficiency_pct(), 50, 1e-9);
 }
 
 }  // namespace

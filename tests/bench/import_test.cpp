@@ -238,6 +238,18 @@ TEST(ImportNccl, FurtherColumnsAreKept) {
   EXPECT_THAT(log.rows[1].others, ElementsAre(std::pair<std::string, double>{"cv(%)", 1.5}));
 }
 
+TEST(ImportNccl, EachHalfGetsItsOwnPercentiles) {
+  std::string head = new_head;
+  head.replace(head.rfind("#wrong") + 6, 0, "  algorithm  p10(us)  cv(%)  in:p10(us)  in:cv(%)");
+  const Imported log =
+      import_text(head + row_1k.substr(0, row_1k.size() - 1) + "  ring   9.5  1.5  19.5  2.5\n");
+  using Others = std::vector<std::pair<std::string, double>>;
+  ASSERT_THAT(log.rows, SizeIs(2));
+  EXPECT_EQ(log.rows[0].others, (Others{{"p10(us)", 9.5}, {"cv(%)", 1.5}}));
+  EXPECT_EQ(log.rows[1].others, (Others{{"p10(us)", 19.5}, {"cv(%)", 2.5}}));
+  EXPECT_EQ(log.rows[1].title, "algorithm ring");
+}
+
 TEST(ImportNccl, RcclIsTold) {
   EXPECT_EQ(import_text("# nThread 1 nGpus 1\nrccl-tests: Version develop:0\n" +
                         new_head.substr(new_head.find("#\n")) + row_1k)
@@ -324,7 +336,7 @@ TEST(ImportRun, WritesCsvAndNamesWhatItExpected) {
   std::ofstream{log} << new_head << row_1k << foot.substr(0, foot.find("# Avg"));
   std::ofstream{foreign} << "size time\n1 2\n";
   std::ostringstream out, problems;
-  EXPECT_EQ(run_import({log, foreign}, folder + "/out", out, problems), 0);
+  EXPECT_EQ(run_import({log, foreign}, folder + "/out", out, problems), 1);
   EXPECT_THAT(problems.str(), HasSubstr("expected a table under '# size count type"));
   const auto table = parse_csv(read_file(folder + "/out/imported.csv"));
   ASSERT_THAT(table, SizeIs(3));
@@ -333,6 +345,7 @@ TEST(ImportRun, WritesCsvAndNamesWhatItExpected) {
   // Once more does not double the rows.
   EXPECT_EQ(run_import({log}, folder + "/out", out, problems), 0);
   EXPECT_THAT(parse_csv(read_file(folder + "/out/imported.csv")), SizeIs(3));
+  EXPECT_THAT(parse_csv(read_file(folder + "/out/imported.csv.old")), SizeIs(3));
   EXPECT_EQ(run_import({foreign}, "", out, problems), 2);
   EXPECT_THROW((void)run_import({folder + "/none"}, "", out, problems), InputError);
 }

@@ -157,6 +157,38 @@ mpi_interrupt_keeps_rows() {
   has run/run.json '"complete": false'
 }
 
+# A signal to the launcher's own child of a rank, which is not the rank.
+mpi_signals_to_the_keeper_reach_the_rank() {
+  local signal code job keeper
+  for signal in TERM INT; do
+    rm -rf run
+    "$MPIEXEC" -n 2 "$PROGRAM" all_reduce -b 8 -e 64M -f 2 --min-samples 100000 --max-time 0.2 --no-waits --out run > out 2> err &
+    job=$!
+    for _ in $(seq 150); do
+      [ -f run/results.csv ] && [ "$(wc -l < run/results.csv)" -ge 3 ] && break
+      sleep 0.1
+    done
+    keeper=$(for child in $(pgrep -P "$(pgrep -P $job | head -1)"); do
+      [ "$(cat "/proc/$child/comm")" = shardmark-keep ] && echo "$child"; done | head -1)
+    [ -n "$keeper" ] || fail "no keeper found"
+    kill -$signal "$keeper"
+    wait $job
+    code=$?
+    [ $code -eq $((128 + $(kill -l $signal))) ] || fail "exit code $code after $signal"
+    has err 'interrupted; finished rows are kept in run'
+    [ "$(grep -c interrupted err)" -eq 1 ] || fail "said more than once"
+    has run/run.json '"complete": false'
+  done
+}
+
+resume_drops_waits_without_a_row() {
+  expect 0 "$PROGRAM" all_reduce --ranks 2 -b 8 -e 32 -f 2 --out-of-place-only "${brief[@]}" --out run
+  sed -i '$d' run/results.csv
+  expect 0 "$PROGRAM" all_reduce --ranks 2 -b 8 -e 32 -f 2 --out-of-place-only "${brief[@]}" --out run --resume
+  [ "$(tail -n +2 run/waits.csv | wc -l)" -eq 6 ] || fail "not 2 lines per row in waits.csv"
+  [ "$(tail -n +2 run/results.csv | wc -l)" -eq 3 ] || fail "not 3 rows"
+}
+
 lists_and_imports() {
   expect 0 "$PROGRAM" --list
   has out '^all_reduce: native, ring'
@@ -168,6 +200,13 @@ lists_and_imports() {
   cp out log
   expect 0 "$PROGRAM" --import log --out imported
   has out 'log: 20 measurements'
+  expect 0 "$PROGRAM" all_reduce --ranks 2 -b 1K -e 1K --no-waits "${brief[@]}" --percentiles
+  cp out log
+  expect 0 "$PROGRAM" --import log --out imported
+  [ "$(wc -l < imported/imported.csv.old)" -eq 21 ] || fail "the earlier import is gone"
+  # Each half's own four.
+  [ "$(tail -n +2 imported/imported.csv | grep -c ',p10(us)=[^;]*;p95(us)=[^;]*;p99(us)=[^;]*;cv(%)=[^;]*$')" -eq 2 ] ||
+    fail "percentiles"
 }
 
 "$1"
