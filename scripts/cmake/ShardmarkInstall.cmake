@@ -3,7 +3,10 @@
 include(CMakePackageConfigHelpers)
 set(shardmark_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/shardmark)
 
-foreach(library IN ITEMS core collectives layers profiler)
+foreach(library IN ITEMS core collectives layers profiler sim)
+  if(NOT TARGET shardmark_${library})
+    continue()
+  endif()
   install(TARGETS shardmark_${library} EXPORT shardmarkTargets)
   install(DIRECTORY ${library} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardmark
     FILES_MATCHING PATTERN "*.hpp" PATTERN "*_internal.hpp" EXCLUDE)
