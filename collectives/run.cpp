@@ -59,6 +59,44 @@ std::map<Axis, std::string> parse_axis_algorithms(std::string_view text) {
   return algorithms;
 }
 
+std::vector<std::string> find_unplanned(const std::map<Axis, std::string>& algorithms,
+                                        const std::set<UsedCollective>& used) {
+  std::vector<std::string> notices;
+  for (const auto& [axis, algorithm] : algorithms) {
+    std::string all, missing, supported;
+    const auto append = [](std::string& list, std::string_view name) {
+      list += message(list.empty() ? "" : ", ", name);
+    };
+    for (const auto& [of, collective] : used) {
+      if (of != axis) continue;
+      append(all, name_of(collective));
+      const auto names = algorithm_names(collective);
+      const bool follows = algorithm == "native" || algorithm == "auto";
+      if (!follows && std::ranges::find(names, algorithm) == names.end())
+        append(missing, name_of(collective));
+    }
+    if (all.empty())
+      throw InputError{message(name_of(axis), '=', algorithm, ": no collective runs over axis ",
+                               name_of(axis), " here, or it has one rank; leave it out, or give ",
+                               name_of(axis), " more ranks")};
+    if (missing.empty()) continue;
+    if (missing != all) {
+      notices.push_back(
+          message(name_of(axis), ": ", missing, " stays native (", algorithm, " has none)"));
+      continue;
+    }
+    for (std::size_t i = 0; i < num_collectives; ++i) {
+      const auto names = algorithm_names(static_cast<Collective>(i));
+      if (std::ranges::find(names, algorithm) != names.end())
+        append(supported, name_of(static_cast<Collective>(i)));
+    }
+    throw InputError{message(name_of(axis), '=', algorithm, ": ", algorithm, " does ", supported,
+                             ", and what runs over ", name_of(axis), " here is ", all,
+                             "; take another algorithm, for example ring")};
+  }
+  return notices;
+}
+
 std::vector<int> host_numbers(std::span<const Endpoint> endpoints) {
   std::map<std::string_view, int> numbers;
   std::vector<int> hosts;

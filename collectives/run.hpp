@@ -9,9 +9,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace shardmark {
@@ -24,6 +26,14 @@ struct PlanChoice {
 };
 /// Reads "tp=ring,dp=auto". Throws InputError naming what exists.
 [[nodiscard]] std::map<Axis, std::string> parse_axis_algorithms(std::string_view text);
+
+/// A collective of a program and the axis of its group, which has more than one rank.
+using UsedCollective = std::pair<Axis, Collective>;
+/// What `algorithms` leave as it is among `used`, a line each: "tp: all_gather stays native
+/// (binomial has none)". Throws InputError, naming what would work, for an axis that has none of
+/// them, and for an algorithm that can do none of its axis.
+[[nodiscard]] std::vector<std::string> find_unplanned(const std::map<Axis, std::string>& algorithms,
+                                                      const std::set<UsedCollective>& used);
 
 /// Replaces collectives by the ops of a plan, on the same lane, with the same seq and path. What an
 /// algorithm cannot do, and groups of one, stay as they are. Plans, bound ops and scratch are made

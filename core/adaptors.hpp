@@ -92,6 +92,8 @@ class FaultBackend final : public BackendAdaptor {
   FaultBackend(Backend& inner, int rank, const Fault& fault)
       : BackendAdaptor{inner}, fault_{fault}, armed_{fault.rank == rank} {}
   void execute(const OpRecord& record) override;
+  /// True on the fault's rank until it has happened.
+  [[nodiscard]] bool is_armed() const { return armed_; }
 
  private:
   /// False if the op writes nothing that can hold a NaN.

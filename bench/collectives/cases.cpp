@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 
 #include <algorithm>
+#include <cctype>
 
 namespace shardmark::bench::collectives {
 namespace {
@@ -78,6 +79,14 @@ std::shared_ptr<const Plan> load_plan(const Options& options, const Series& seri
   return std::make_shared<const Plan>(std::move(plan));
 }
 
+/// One word for tables: the file's own name, spaces replaced.
+std::string plan_name(const std::string& path) {
+  std::string name = path.substr(path.find_last_of('/') + 1);
+  std::ranges::replace_if(
+      name, [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }, '_');
+  return name;
+}
+
 /// auto with the plans of all algorithms that its table names for the collective.
 Way make_auto(const Series& series, const Options& options, const World& world) {
   Way way{"auto"};
@@ -137,7 +146,7 @@ void add_ways(Series& series, const Options& options, const World& world) {
     for (const std::string_view each : algorithm_names(collective)) add(std::string{each}, true);
   }
   if (!options.plan_file.empty())
-    series.ways.push_back({options.plan_file, load_plan(options, series)});
+    series.ways.push_back({plan_name(options.plan_file), load_plan(options, series)});
 }
 
 }  // namespace
@@ -150,10 +159,21 @@ Choice choose(const Way& way, const Point& point, std::int64_t size_bytes) {
   return {plan == way.choices.end() ? nullptr : plan->second.get(), std::string{name}};
 }
 
+namespace {
+
+Axis largest_axis(const Mesh& mesh) {
+  Axis largest = Axis::tp;
+  for (const Axis axis : {Axis::dp, Axis::pp, Axis::cp, Axis::ep})
+    if (mesh.degree(axis) > mesh.degree(largest)) largest = axis;
+  return largest;
+}
+
+}  // namespace
+
 World make_world(const Options& options, int rank, const std::vector<std::string>& hosts) {
   const auto size = static_cast<int>(hosts.size());
   World world;
-  world.axis = options.groups ? options.axis : Axis::tp;
+  world.axis = options.axis.value_or(Axis::tp);
   world.mesh = Mesh{options.groups.value_or(Mesh::Degrees{.tp = size})};
   if (world.mesh.size() != size)
     throw InputError{message("--groups makes a grid of ", world.mesh.size(),
@@ -161,9 +181,9 @@ World make_world(const Options& options, int rank, const std::vector<std::string
                              "; the product of the axes must be the number of ranks")};
   if (options.groups && size > 1 && world.mesh.degree(world.axis) == 1)
     throw InputError{message("--axis ", name_of(world.axis),
-                             " has one rank per group in --groups; "
-                             "name an axis that has more, for example --axis tp with --groups tp=",
-                             size)};
+                             " has one rank per group in --groups; name an axis that has more, "
+                             "for example --axis ",
+                             name_of(largest_axis(world.mesh)))};
   world.group = world.mesh.group(rank, world.axis);
   world.num_groups = size / world.group.size;
   const Group first = world.mesh.group(0, world.axis);

@@ -156,7 +156,8 @@ void add_output_flags(CommandLine& line, Options& options) {
   line.group("Testing");
   line.add(
       "--inject-fault",
-      {"SPEC", "break one rank: KIND:rank=R:op=N with KIND corrupt, exit:CODE, kill, hang or throw",
+      {"SPEC",
+       "break one rank: KIND:rank=R:op=N with KIND corrupt, nan, exit:CODE, kill, hang or throw",
        "none", "corrupt:rank=1:op=0"},
       [&options](std::string_view, const std::string& text) {
         (void)parse_fault(text);

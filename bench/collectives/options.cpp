@@ -59,6 +59,11 @@ void check_together(const Options& options) {
   if (options.pattern &&
       std::ranges::find(options.collectives, Collective::send_recv) == options.collectives.end())
     throw InputError{"--pattern is of send_recv; name that collective, or leave out --pattern"};
+  if (options.axis && !options.groups)
+    throw InputError{message("--axis ", name_of(*options.axis),
+                             " is one of --groups; add it, for "
+                             "example --groups ",
+                             name_of(*options.axis), "=2")};
   if (options.progress_thread && options.matmul.empty())
     throw InputError{
         "--progress thread is about the product of --with-matmul; add it, for example "

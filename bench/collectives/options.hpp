@@ -41,7 +41,7 @@ struct Options {
 
   // Groups and start.
   std::optional<Mesh::Degrees> groups;
-  Axis axis{Axis::tp};
+  std::optional<Axis> axis;  ///< nothing: tp
   std::optional<TransportKind> transport;
   std::optional<int> ranks;
 

@@ -81,16 +81,22 @@ std::string explain_skew(const Row& row, const Wait& wait) {
 }
 
 /// What the columns do not say about a row.
-std::string explain(const Row& row) {
+std::string explain(const Row& row, std::size_t width) {
   const Wait* wait = row.longest_wait();
   std::string line = fmt::format(
-      "# {:12} {:<18} {:<5} {:10.2f} {:>11} {:6.1f} {:>10} {:>11} {}", row.point.size_bytes,
-      row.point.algorithm, row.point.in_place ? "in" : "out", row.time.p50,
+      "# {:12} {:<{}} {:<5} {:10.2f} {:>11} {:6.1f} {:>10} {:>11} {}", row.point.size_bytes,
+      row.point.algorithm, width, row.point.in_place ? "in" : "out", row.time.p50,
       row.expected_us < 0 ? "-" : fmt::format("{:.2f}", row.expected_us), row.efficiency_pct(),
       wait == nullptr ? "-" : fmt::format("{:.2f}", wait->wait_us),
       wait == nullptr ? "-" : fmt::format("{:.2f}", wait->transfer_us), row.verdict);
-  if (row.alone_us > 0)
+  constexpr int enough_samples = 10;
+  if (row.alone_us > 0) {
     line += fmt::format(" contention {:.2f} (alone {:.2f} us)", row.contention(), row.alone_us);
+    if (row.time.samples < enough_samples)
+      line += fmt::format(", of {} samples only: noise", row.time.samples);
+    else if (row.contention() < 1)
+      line += ", slower alone than together: noise, or ranks that share cores";
+  }
   if (row.has_overlap) line += explain_overlap(row.overlap);
   line += '\n';
   return wait == nullptr ? line : line + explain_skew(row, *wait);
@@ -187,14 +193,16 @@ void Table::skip(const Row& row, std::int64_t last_bytes) {
 void Table::conclude(std::span<const Row> rows, const std::vector<std::string>& fits) {
   for (const std::string& fit : fits) explanation_ += fmt::format("# {}\n", fit);
   bool any = false;
+  std::size_t width = std::string_view{"algorithm"}.size();
+  for (const Row& row : rows) width = std::max(width, row.point.algorithm.size());
   for (const Row& row : rows) {
     if (row.time.samples == 0) continue;
     if (!any)
-      explanation_ += fmt::format("# {:>12} {:<18} {:<5} {:>10} {:>11} {:>6} {:>10} {:>11} {}\n",
-                                  "size(B)", "algorithm", "place", "time_us", "expected_us",
+      explanation_ += fmt::format("# {:>12} {:<{}} {:<5} {:>10} {:>11} {:>6} {:>10} {:>11} {}\n",
+                                  "size(B)", "algorithm", width, "place", "time_us", "expected_us",
                                   "eff(%)", "wait_us", "transfer_us", "verdict");
     any = true;
-    explanation_ += explain(row);
+    explanation_ += explain(row, width);
   }
 }
 

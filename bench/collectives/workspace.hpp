@@ -71,6 +71,8 @@ class Workspace {
   /// A `corrupt` fault counts and breaks only ops between set_checking(true) and (false): those
   /// whose results somebody looks at. Other kinds always count.
   void set_checking(bool checking);
+  /// True on the rank of a fault that has not happened yet.
+  [[nodiscard]] bool is_fault_armed() const { return fault_ && fault_->is_armed(); }
   /// Makes `count` calls back to back and waits for their end; after each one with `blocking`.
   void run(const Runnable& runnable, int count, bool blocking);
 
@@ -83,7 +85,7 @@ class Workspace {
   Kernels kernels_;
   Transport& transport_;
   CpuBackend cpu_;
-  std::unique_ptr<Backend> fault_;
+  std::unique_ptr<FaultBackend> fault_;
   std::unique_ptr<FaultSwitch> fault_switch_;
   bool only_checks_{false};
   std::unique_ptr<Rank> rank_;

@@ -101,18 +101,27 @@ void print_memory(std::ostream& out, const std::vector<Recording>& ranks) {
                        format_bytes(all_bytes), format_bytes(here));
 }
 
+/// " (tp=tree, the others as a ring)": by what the operations' bytes are counted.
+std::string counted_by(const PlanChoice& plans) {
+  std::string text;
+  for (const auto& [axis, algorithm] : plans.algorithms)
+    text += fmt::format("{}={}, ", name_of(axis), algorithm);
+  return text.empty() ? text : fmt::format(" ({}the others as a ring)", text);
+}
+
 void print_communication(std::ostream& out, const Case& config, const Recording& rank,
-                         bool verbose) {
+                         const Options& options) {
   const auto volume = communication_volume(config.layer, config.phase);
   if (volume.empty()) {
     out << "  communication: none\n";
     return;
   }
-  out << fmt::format("  communication of rank 0: {}: {} by formula, {} by operations\n",
+  const std::string by = counted_by(options.runner.plans);
+  out << fmt::format("  communication of rank 0: {}: {} by formula{}, {} by operations{}\n",
                      count_collectives(volume), format_bytes(total_bytes(volume)),
-                     format_bytes(rank.bytes_wire));
+                     by.empty() ? "" : " (the ring's)", format_bytes(rank.bytes_wire), by);
   constexpr std::size_t few = 16;
-  if (!verbose && volume.size() > few) return;
+  if (!options.verbose && volume.size() > few) return;
   for (const VolumeLine& line : volume)
     out << fmt::format("    {:<60} {:>10} = {}\n", line.what, format_bytes(line.bytes),
                        line.formula);
@@ -149,7 +158,7 @@ std::size_t print_case(std::ostream& out, const Options& options, const Case& co
       "{:.3f} GFLOP\n",
       flops.causal / 1e9, flops.full / 1e9, ranks.front().flops / 1e9);
   print_counts(out, ranks.front().ops);
-  print_communication(out, config, ranks.front(), options.verbose);
+  print_communication(out, config, ranks.front(), options);
   print_memory(out, ranks);
   if (options.verbose)
     for (const OpRecord& record : ranks.front().ops) out << "    " << to_string(record) << '\n';

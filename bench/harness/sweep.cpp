@@ -1,7 +1,9 @@
 #include "bench/harness/sweep.hpp"
 
 #include "bench/harness/shapes.hpp"
+#include "collectives/run.hpp"
 #include "core/error.hpp"
+#include "layers/recording.hpp"
 
 #include <algorithm>
 #include <set>
@@ -100,6 +102,33 @@ void note_chunks(const Options& options, Sweep& sweep) {
   }
 }
 
+/// Which collectives of the cases --algorithm leaves as they are; throws when it is all of them.
+void note_plans(const Options& options, Sweep& sweep) {
+  const auto& algorithms = options.runner.plans.algorithms;
+  if (algorithms.empty()) return;
+  std::set<UsedCollective> used;
+  std::set<std::string> seen;
+  for (const Case& made : sweep.cases) {
+    const Parallel& parallel = made.layer.parallel;
+    // Sizes do not matter for which collectives there are.
+    const std::string kind = message(static_cast<int>(made.layer.block), ' ', name_of(made.phase),
+                                     ' ', parallel.tp.size > 1, ' ', describe_split(parallel));
+    if (!made.skip_reason.empty() || parallel.num_ranks() == 1 || !seen.insert(kind).second)
+      continue;
+    LayerConfig layer = made.layer;
+    layer.parallel = parallel.at(0, 0);
+    for (const OpRecord& record : record_program(layer, made.phase, 1).ops)
+      if (const auto call = call_of(record.op); call && call->group.size > 1)
+        used.emplace(call->group.axis, call->collective);
+  }
+  try {
+    for (std::string& text : find_unplanned(algorithms, used))
+      sweep.notices.push_back(std::move(text));
+  } catch (const InputError& error) {
+    throw InputError{message("--algorithm ", error.what())};
+  }
+}
+
 /// What of a shape is not as usual for the hidden size.
 std::string particulars(const Case& config) {
   const ModelShape& shape = config.layer.shape;
@@ -144,6 +173,7 @@ Sweep expand(const Options& options, int world_size) {
   note_collapsed(options, world_size, sweep);
   note_padding(sweep);
   note_chunks(options, sweep);
+  note_plans(options, sweep);
   return sweep;
 }
 

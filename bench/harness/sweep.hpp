@@ -18,7 +18,7 @@ struct Sweep {
 /// Every combination of the options' lists. tp varies within one shape, smallest first, so that
 /// later rows can be compared with tp 1. A case whose shape does not split gets a skip_reason.
 /// At tp 1 there is nothing to communicate: all its variants are one case. Throws InputError when
-/// no case at all can run; the message has the reasons.
+/// no case at all can run, and when no collective is done as --algorithm says.
 [[nodiscard]] Sweep expand(const Options& options, int world_size);
 
 /// Throws InputError with the reasons when every case has a skip_reason.

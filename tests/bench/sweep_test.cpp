@@ -136,5 +136,31 @@ TEST(Sweep, KeepGatheredNeedsSequenceParallelism) {
   EXPECT_TRUE(sweep.cases[1].layer.parallel.keep_gathered);
 }
 
+TEST(Sweep, AlgorithmsThatApplyNowhereAreRefusedAndPartlyAreNoted) {
+  const auto expand_with = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--hidden", "192", "--heads", "3", "--seq", "96"});
+    return expand(parse_options(more), 3);
+  };
+  const auto problem = [&](const std::vector<std::string>& more) -> std::string {
+    try {
+      (void)expand_with(more);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_THAT(problem({"--tp", "3", "--algorithm", "cp=ring"}),
+              testing::HasSubstr("no collective runs over axis cp"));
+  EXPECT_THAT(problem({"--tp", "1", "--algorithm", "tp=ring"}),
+              testing::HasSubstr("no collective runs over axis tp"));
+  EXPECT_THAT(problem({"--tp", "3", "--algorithm", "tp=bruck"}),
+              testing::HasSubstr("what runs over tp here is all_reduce"));
+  EXPECT_EQ(problem({"--tp", "3", "--algorithm", "tp=ring"}), "");
+  const Sweep sweep =
+      expand_with({"--tp", "3", "--sequence-parallel", "off,on", "--algorithm", "tp=bruck"});
+  EXPECT_THAT(sweep.notices,
+              testing::Contains(testing::HasSubstr("stays native (bruck has none)")));
+}
+
 }  // namespace
 }  // namespace shardmark::bench

@@ -13,7 +13,7 @@ function(shardmark_add_collectives_test name)
 endfunction()
 
 foreach(name IN ITEMS threads_table threads_4_everything bad_input_exits_with_2
-    corrupted_byte_is_caught edited_plan_is_refused tuned_choice_is_used groups_and_overlap
+    corrupted_byte_is_caught fault_that_never_happens_is_told edited_plan_is_refused tuned_choice_is_used groups_and_overlap
     threads_progress_thread resume_drops_waits_without_a_row resume_skips_finished_rows skipped_rows_say_why lists_and_imports)
   shardmark_add_collectives_test(${name})
 endforeach()

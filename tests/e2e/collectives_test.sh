@@ -54,6 +54,8 @@ bad_input_exits_with_2() {
   bad 'there are 3' all_reduce --ranks 3 --groups tp=2,dp=2
   bad 'tp is given more than once' all_reduce --ranks 2 --groups tp=1,tp=2
   bad 'axis dp has one rank per group' all_reduce --ranks 2 --groups tp=2 --axis dp
+  bad 'for example --axis dp' all_reduce --ranks 2 --groups dp=2
+  bad 'axis dp is one of --groups' all_reduce --ranks 2 --axis dp
   bad 'it is a folder' all_reduce --ranks 2 --plan .
   bad 'is none of sum' all_reduce -o mulsum
   bad 'GB for 2 ranks' all_reduce --ranks 2 -b 8 -e 60000G -f 100000
@@ -77,11 +79,18 @@ corrupted_byte_is_caught() {
   has out 'rank 1: 1 of 1024 elements are wrong, the first at 512: expected -?[0-9]+, got -?[0-9]+'
   has out '^# Out of bounds values : 1 FAILED'
 }
+fault_that_never_happens_is_told() {
+  expect 1 "$PROGRAM" all_reduce --ranks 3 -b 4K -e 4K "${brief[@]}" --inject-fault corrupt:rank=1:op=1000000
+  has err 'never happened'
+}
 
 edited_plan_is_refused() {
   expect 0 "$PROGRAM" all_reduce --ranks 3 --algorithm ring --print-plan
   cp out plan
   expect 0 "$PROGRAM" all_reduce --ranks 3 --plan plan -b 12K -e 12K "${brief[@]}"
+  cp plan 'my plan'
+  expect 0 "$PROGRAM" all_reduce --ranks 3 --algorithm native --plan "$PWD/my plan" -b 12K -e 12K "${brief[@]}" --out run
+  [ "$(column algorithm run | sort -u | xargs)" = "my_plan native" ] || fail "algorithm: $(column algorithm run)"
   sed '5d' plan > edited
   bad 'edited is not a correct plan: rank [0-9] step [0-9]' all_reduce --ranks 3 --plan edited
   head -4 plan > short
