@@ -19,6 +19,24 @@ import argparse
 import sys
 from pathlib import Path
 
+
+def parse_options():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="*", metavar="RUN_DIR")
+    parser.add_argument("--imported", type=Path, metavar="CSV",
+                        help="imported.csv of shardmark-collectives --import LOG --out DIR: drawn "
+                        "alone, and beside the runs where collective, type and place are equal")
+    parser.add_argument("--out", type=Path, metavar="DIR")
+    options = parser.parse_args()
+    if not options.runs and options.imported is None:
+        parser.error("nothing to draw; give a run folder, or --imported CSV")
+    return options
+
+
+# Before the imports that follow: --help needs none of them.
+OPTIONS = parse_options() if __name__ == "__main__" else None
+
 import numpy as np
 import pandas as pd
 
@@ -69,7 +87,18 @@ def load_imported(path):
     if not path.is_file():
         raise NotARun(f"{path} is not a file; shardmark-collectives --import LOG --out DIR writes "
                       "DIR/imported.csv")
-    table = pd.read_csv(path, keep_default_na=False, na_values=[""])
+    try:
+        table = pd.read_csv(path, keep_default_na=False, na_values=[""])
+    except ValueError as problem:
+        raise NotARun(f"{path} is not a table: {problem}") from problem
+    missing = {"tool", "file", "run", "collective", "bytes", "dtype", "in_place", "ranks",
+               "time_us", "busbw_GBps"} - set(table)
+    if missing:
+        raise NotARun(f"{path} has no column {', '.join(sorted(missing))}: give the imported.csv "
+                      "that shardmark-collectives --import LOG --out DIR writes")
+    without = int((table["time_us"].isna()).sum())
+    if without:
+        print(f"{path}: {without} rows without a time are left out")
     table["in_place"] = table["in_place"].astype(str).str.lower() == "true"
     return table
 
@@ -170,6 +199,10 @@ def matching_imports(imported, row):
     same = imported[(imported["collective"] == row["op_or_block"])
                     & (imported["in_place"] == row["in_place"]) & (imported["bytes"] > 0)]
     for label, file, run, rows in runs_of(same):
+        ranks = rows["ranks"].dropna()
+        if ranks.empty:
+            print(f"{file} run {run}: left out beside ours, its log does not say how many ranks")
+            continue
         types = {DTYPES.get(name, name) for name in rows["dtype"].dropna()}
         rows = rows[rows["dtype"].isna() | rows["dtype"].map(DTYPES.get).eq(row["dtype"])
                     | rows["dtype"].astype(str).str.startswith("MPI_")]
@@ -352,15 +385,7 @@ def plot_contention(run, out, style):
                   f"{description}. 1: the groups do not disturb each other.", labels)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, nargs="*", metavar="RUN_DIR")
-    parser.add_argument("--imported", type=Path, metavar="CSV")
-    parser.add_argument("--out", type=Path, metavar="DIR")
-    options = parser.parse_args()
-    if not options.runs and options.imported is None:
-        parser.error("nothing to draw; give a run folder, or --imported CSV")
+def main(options):
     run = load(options.runs) if options.runs else None
     imported = load_imported(options.imported)
     out = options.out or (options.runs[0] if run else options.imported.parent) / "plots"
@@ -378,6 +403,8 @@ def main():
 
 if __name__ == "__main__":
     try:
-        main()
-    except NotARun as problem:
-        sys.exit(f"plot_collectives.py: {problem}")
+        main(OPTIONS)
+    except (NotARun, OSError, KeyError, ValueError) as problem:
+        kind = "" if isinstance(problem, (NotARun, OSError)) else "damaged input? "
+        print(f"plot_collectives.py: {kind}{problem}", file=sys.stderr)
+        sys.exit(2)
