@@ -4,8 +4,9 @@
 Usage: scripts/compare_numpy.py DUMP_DIR [--self-test]
 
 DUMP_DIR is what `shardmark-tp --dump DUMP_DIR` wrote: one .npy file per tensor and rank, and
-manifest.json. Global tensors are put together from the ranks' shards; where a rank holds some
-tokens of each sequence (shardmark-cp), the manifest says which. The reference takes only
+manifest.json. Of a sweep it is a folder of such folders (row0, row1, ...), and every row is
+compared. Global tensors are put together from the ranks' shards; where a rank holds some tokens of
+each sequence (shardmark-cp), the manifest says which. The reference takes only
 inputs and weights from the dump (as rounded to the run's dtype) and computes every activation,
 the loss and every gradient. Reported per tensor: norm(dumped - reference) / norm(reference).
 Exit code 1 if one exceeds the tolerance, if copies of a replicated tensor differ between ranks,
@@ -45,7 +46,8 @@ class Dump:
     def __init__(self, folder):
         manifest_path = folder / "manifest.json"
         if not manifest_path.is_file():
-            raise BadDump(f"{folder} has no manifest.json: not written by --dump")
+            raise BadDump(f"{folder} has no manifest.json and no row*/manifest.json; expected the "
+                          "folder given to --dump, or one of its rows")
         manifest = json.loads(manifest_path.read_text())
         self.config = manifest["config"]
         self.tensors, self.roles, self.copies_differ = {}, {}, []
@@ -396,13 +398,9 @@ def self_test(dumped, reference, tolerance):
     return unnoticed
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dump", type=Path, metavar="DUMP_DIR")
-    parser.add_argument("--self-test", action="store_true")
-    options = parser.parse_args()
-    dump = Dump(options.dump)
+def compare_dump(folder, with_self_test):
+    """Prints how a dump compares; returns the number of failures."""
+    dump = Dump(folder)
     is_given = {name: role in ("input", "weight") for name, role in dump.roles.items()}
     inputs = {name: tensor for name, tensor in dump.tensors.items() if is_given[name]}
     dumped = {name: tensor for name, tensor in dump.tensors.items() if not is_given[name]}
@@ -421,10 +419,27 @@ def main():
     worst = max((row[1] for row in rows if row[1] is not None), default=0.0)
     print(f"{len(rows)} tensors, {failed} failed; largest relative error {worst:.2e} "
           f"(tolerance {tolerance:g})")
-    if options.self_test:
+    if with_self_test:
         unnoticed = self_test(dumped, reference, tolerance)
         print(f"self-test: {2 * len(dumped)} changes, {len(unnoticed)} unnoticed {unnoticed or ''}")
         failed += len(unnoticed)
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dump", type=Path, metavar="DUMP_DIR")
+    parser.add_argument("--self-test", action="store_true")
+    options = parser.parse_args()
+    rows = [] if (options.dump / "manifest.json").is_file() else sorted(
+        (path.parent for path in options.dump.glob("row*/manifest.json")),
+        key=lambda row: (len(row.name), row.name))
+    failed = 0
+    for folder in rows or [options.dump]:
+        if rows:
+            print(f"{folder}:")
+        failed += compare_dump(folder, options.self_test)
     return 1 if failed else 0
 
 

@@ -90,9 +90,11 @@ def plot_time_split(run, out):
         name = f"time_split_{number}" if number else "time_split"
         schemes = list(dict.fromkeys(rows["scheme"]))
         lengths = sorted(rows["seq"].unique())
-        figure, axes = plt.subplots(figsize=(max(8.0, 2.2 + 0.34 * len(schemes) * len(lengths)), 5.6))
+        longest_label = 3.4 * max(map(len, schemes))  # points
+        figure, axes = plt.subplots(figsize=(max(8.0, 2.2 + 0.34 * len(schemes) * len(lengths)),
+                                             5.4 + longest_label / 72))
         width = 0.84 / len(schemes)
-        handles = {}
+        handles, bar_labels = {}, []
         for place, length in enumerate(lengths):
             part = rows[rows["seq"] == length]
             longest = part["window_us"].max()
@@ -115,11 +117,15 @@ def plot_time_split(run, out):
                     else:
                         handles.setdefault(f"compute: {row['cp_kind']}".replace("none", "one rank"),
                                            bar)
-                axes.text(x, 1.5, label, rotation=90, ha="center", va="bottom", fontsize=6.5,
-                          color="white")
+                bar_labels.append((x, label))
                 axes.text(x, bottom + 1, f"{row['window_us'] / 1e3:.3g}", ha="center", va="bottom",
                           fontsize=6.5, rotation=90)
+        # Schemes stand below their bars, lengths below the schemes.
+        axes.xaxis.remove_overlapping_locs = False
+        axes.set_xticks(*zip(*bar_labels), minor=True, rotation=90, fontsize=6.5)
         axes.set_xticks(range(len(lengths)), [plot.number(length) for length in lengths])
+        axes.tick_params(axis="x", which="minor", length=0)
+        axes.tick_params(axis="x", which="major", length=0, pad=6 + longest_label)
         axes.set_xlabel("sequence length, tokens")
         axes.set_ylabel("% of the longest at that length")
         axes.set_ylim(0, 118)
