@@ -126,6 +126,8 @@ void print(std::ostream& out, const MachineRates& rates, std::span<const Advice>
   if (advice.empty()) return;
   out << "\nAdvice\n";
   print_rates(out, rates);
+  if (const std::string doubts = rates.doubts(); !doubts.empty())
+    out << "  unreliable: " << doubts << '\n';
   int agreed = 0;
   std::vector<double> regrets_pct;
   for (const Advice& one : advice) {

@@ -67,10 +67,12 @@ void add_shape_options(CommandLine& line, Options& options) {
 
 CommandLine::Handler set_overlap(std::vector<bool>& into) {
   return [&into](std::string_view option, const std::string& text) {
-    if (text == "both")
-      into = {false, true};
-    else
-      into = parse_list(option, text, parse_switch);
+    std::vector<bool> chosen;
+    for (const std::string& part : split_list(option, text))
+      for (const bool overlap : parse_choice<std::vector<bool>>(
+               option, part, {{"off", {false}}, {"on", {true}}, {"both", {false, true}}}))
+        if (std::ranges::find(chosen, overlap) == chosen.end()) chosen.push_back(overlap);
+    into = chosen;
   };
 }
 
@@ -87,7 +89,7 @@ void add_parallel_options(CommandLine& line, Options& options) {
   line.add("--order",
            {"NAME,...",
             "which tokens a rank holds: contiguous, zigzag, striped; causal work is unbalanced in "
-            "the first",
+            "the first; ulysses runs contiguous whatever is given",
             "zigzag", "contiguous,zigzag"},
            set_choices<TokenOrder>(options.orders, {{"contiguous", TokenOrder::contiguous},
                                                     {"zigzag", TokenOrder::zigzag},

@@ -5,6 +5,7 @@
 #include "core/cpu/gemm_probe.hpp"
 #include "core/functions.hpp"
 #include "core/host.hpp"
+#include "core/launch.hpp"
 
 #include <algorithm>
 #include <array>
@@ -243,6 +244,24 @@ const LinkRate& MachineRates::link(Exchange exchange, const Group& group) const 
   return as_many != links.end() ? as_many->second : links.begin()->second;
 }
 
+std::string MachineRates::doubts() const {
+  constexpr double long_latency_us = 1000;
+  std::string text;
+  // Links of equally many ranks differ in stride only; one is enough.
+  const auto add = [&](const std::string& reason) {
+    if (text.find(reason) == std::string::npos) text += (text.empty() ? "" : "; ") + reason;
+  };
+  if (oversubscribed) add("more compute threads than cores, so ranks take turns");
+  for (const auto& [key, rate] : links) {
+    const std::string which = message(name_of(key.exchange), " of ", key.size, " ranks");
+    if (one_host && rate.bandwidth_GBps > memory_GBps)
+      add(message(which, " seems faster than a copy"));
+    if (one_host && rate.latency_us > long_latency_us)
+      add(message(which, " takes above 1 ms to start within one host"));
+  }
+  return text;
+}
+
 double MachineRates::time_us(const Op& op) const {
   if (const Group* group = group_of(op)) {
     if (group->size == 1) return 0;
@@ -268,6 +287,10 @@ bool needs_rates(const Sweep& sweep) {
 
 MachineRates measure_rates(Transport& transport, const RunnerOptions& options, const Sweep& sweep) {
   MachineRates rates;
+  rates.oversubscribed = is_oversubscribed(transport, options.threads_per_rank);
+  rates.one_host = std::ranges::all_of(transport.endpoints(), [&](const Endpoint& endpoint) {
+    return endpoint.host == transport.endpoints().front().host;
+  });
   Meter meter{transport, options};
   rates.memory_GBps = meter.memory_GBps();
   for (const Case& config : sweep.cases) {

@@ -41,10 +41,13 @@ struct MachineRates {
   std::map<AttentionKey, double> attention_tflops;  ///< executed FLOPs of visible pairs
   std::map<DType, double> matmul_tflops;            ///< empty unless a case has matmuls
   double memory_GBps{0};                            ///< read and written by a copy
+  bool one_host{true}, oversubscribed{false};       ///< of the ranks that measured
 
   /// The link of `exchange` over `group`, or the nearest that was measured: another exchange over
   /// it, else over as many ranks.
   [[nodiscard]] const LinkRate& link(Exchange exchange, const Group& group) const;
+  /// Why these rates are not to be believed; empty if nothing speaks against them.
+  [[nodiscard]] std::string doubts() const;
   /// Microseconds that an op takes once nobody is waited for.
   [[nodiscard]] double time_us(const Op& op) const;
 };

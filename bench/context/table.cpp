@@ -4,6 +4,7 @@
 #include "bench/harness/table.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <ostream>
@@ -29,6 +30,7 @@ constexpr const char* conventions =
     "# MFU: model FLOPs (only pairs that the masks leave, backward = 2 x forward) per rank and "
     "second,\n"
     "#   of the peak: {}.\n"
+    "# [...] behind a row: what differs from the defaults and has no column.\n"
     "# comm: bytes across one rank's link, by formula, by the recorded operations, and as "
     "counted.\n"
     "#   kB, MB, GB = 1e3, 1e6, 1e9 bytes.\n";
@@ -42,6 +44,24 @@ std::string kind_of(const ContextParallel& context) {
 std::string_view check_of(const Result& result) {
   if (result.check_mode == CheckMode::off) return "off";
   return result.check.pass ? "pass" : "FAIL";
+}
+
+/// " [sp, window 512, full]": what tells rows apart that the columns show as equal.
+std::string others_of(const LayerConfig& layer) {
+  const ModelShape& shape = layer.shape;
+  std::vector<std::string> parts;
+  if (layer.parallel.sequence_parallel) parts.emplace_back("sp");
+  if (shape.window > 0) parts.push_back(fmt::format("window {}", shape.window));
+  if (!shape.causal) parts.emplace_back("full");
+  if (!shape.seqlens.empty())
+    parts.push_back(fmt::format("packed {}", fmt::join(shape.seqlens, "+")));
+  if (shape.head_dim != 128) parts.push_back(fmt::format("head-dim {}", shape.head_dim));
+  if (layer.block != BlockKind::attention_core) {
+    if (shape.hidden != shape.query_width())
+      parts.push_back(fmt::format("hidden {}", shape.hidden));
+    if (shape.ffn != 4 * shape.hidden) parts.push_back(fmt::format("ffn {}", shape.ffn));
+  }
+  return parts.empty() ? std::string{} : fmt::format(" [{}]", fmt::join(parts, ", "));
 }
 
 std::string key_of(const Case& config) {
@@ -73,9 +93,9 @@ void Table::add(const Outcome& row) {
                       layer.parallel.tp.size, layer.parallel.overlap ? "on" : "off", shape.heads,
                       shape.kv_heads, shape.seq, shape.batch);
   if (result.status == Status::skipped)
-    out_ << "skipped: " << result.reason << '\n';
+    out_ << "skipped: " << result.reason << others_of(layer) << '\n';
   else if (result.status == Status::failed && result.time.samples == 0)
-    out_ << "FAILED: " << result.reason << '\n';
+    out_ << "FAILED: " << result.reason << others_of(layer) << '\n';
   else
     add_measured(result);
   out_ << std::flush;
@@ -84,11 +104,11 @@ void Table::add(const Outcome& row) {
 void Table::add_measured(const Result& result) {
   if (result.cp() == 1) serial_us_[key_of(result.config)] = result.time.p50;
   const TimeSplit& split = result.split;
-  out_ << fmt::format(fmt::runtime(numbers_format), result.time.p50 / 1e3,
-                      result.exposed_comm_pct(),
-                      100 * split.comp_us / std::max(split.window_us, 1e-9), result.balance(),
-                      fmt::format("{:.2f}x", result.speedup_ceiling()), speedup(result),
-                      result.mfu_causal_pct(), check_of(result), result.verdict);
+  out_ << fmt::format(
+      fmt::runtime(numbers_format), result.time.p50 / 1e3, result.exposed_comm_pct(),
+      100 * split.comp_us / std::max(split.window_us, 1e-9), result.balance(),
+      fmt::format("{:.2f}x", result.speedup_ceiling()), speedup(result), result.mfu_causal_pct(),
+      check_of(result), result.verdict + others_of(result.config.layer));
   if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
   if (!result.volume.empty())
     out_ << fmt::format("    comm/{}: {}: {} by formula, {} by operations, {} counted\n",

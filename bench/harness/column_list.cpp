@@ -151,7 +151,9 @@ std::vector<Column> quality_columns() {
        [](R r) { return text(busiest(r, &RankWork::kv_bytes)); }, Of::cp},
       {"mem_exchange_bytes", "bytes", "buffers of the exchange on one rank", measured,
        [](R r) { return text(busiest(r, &RankWork::exchange_bytes)); }, Of::cp},
-      {"mem_predicted_bytes", "bytes", "the same as the record backend predicts it", always,
+      {"mem_predicted_bytes", "bytes",
+       "the same as the record backend predicts it, without the scratch of --algorithm's plans",
+       always,
        [](R r) {
          const std::int64_t bytes = r.result.mem_predicted_bytes;
          return bytes > 0 ? text(bytes) : std::string{};

@@ -77,8 +77,8 @@ std::vector<Column> rate_columns() {
       {"busbw_GBps", "GB/s", "bytes_observed / communication_only_us; GB = 1e9 bytes",
        communicating, [](R r) { return text(r.result.busbw_GBps()); }},
       {"flops_model_causal", "FLOP",
-       "model FLOPs of one iteration over all ranks; causal attention counts (s+1)/2 keys per "
-       "query",
+       "model FLOPs of one iteration over all ranks; attention counts the pairs that causal masks, "
+       "windows and packing leave visible ((s+1)/2 keys per query of a causal sequence)",
        measured, [](R r) { return text(r.result.flops_model_causal); }},
       {"flops_model_full", "FLOP", "the same with all s keys per query", measured,
        [](R r) { return text(r.result.flops_model_full); }},
@@ -86,7 +86,7 @@ std::vector<Column> rate_columns() {
        [](R r) { return text(r.result.flops_observed); }},
       {"flops_useful_max", "FLOP",
        "of the busiest rank: visible pairs and matmuls only, backward attention as twice the "
-       "forward",
+       "forward; contains the K and V projections of KV heads that tp ranks share, on each of them",
        measured, [](R r) { return text(busiest(r, &RankWork::flops_useful)); }, Of::cp},
       {"flops_useful_mean", "FLOP", "the same, mean over ranks", measured,
        [](R r) { return text(mean(r, &RankWork::flops_useful)); }, Of::cp},

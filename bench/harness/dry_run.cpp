@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <ostream>
 
@@ -127,11 +128,27 @@ void print_communication(std::ostream& out, const Case& config, const Recording&
                        line.formula);
 }
 
-/// Returns the number of problems.
-std::size_t print_problems(std::ostream& out, std::vector<Recording>& ranks) {
+/// Says that the formulas and the operations of rank 0 disagree about bytes; empty if they agree,
+/// or if they need not: plans move their own bytes, and a line may be counted from the operations.
+std::string differing_bytes(const Case& config, const Recording& rank, const PlanChoice& plans) {
+  const auto volume = communication_volume(config.layer, config.phase);
+  const bool is_counted = std::ranges::any_of(volume, [](const VolumeLine& line) {
+    return line.formula.find("counted from the plan") != std::string::npos;
+  });
+  const double formula = total_bytes(volume);
+  constexpr double rounding_bytes = 0.5;
+  if (!plans.algorithms.empty() || is_counted ||
+      std::abs(formula - rank.bytes_wire) <= rounding_bytes)
+    return {};
+  return fmt::format("rank 0: {:.1f} bytes across the link by formula, but {:.1f} by operations",
+                     formula, rank.bytes_wire);
+}
+
+/// `problems`: those found already. Returns the number of problems.
+std::size_t print_problems(std::ostream& out, std::vector<Recording>& ranks,
+                           std::vector<std::string> problems) {
   std::vector<std::vector<OpRecord>> ops;
   for (Recording& rank : ranks) ops.push_back(std::move(rank.ops));
-  std::vector<std::string> problems;
   for (std::size_t rank = 0; rank < ops.size(); ++rank)
     for (const std::string& race : find_races(ops[rank]))
       problems.push_back(fmt::format("rank {}: {}", rank, race));
@@ -162,7 +179,11 @@ std::size_t print_case(std::ostream& out, const Options& options, const Case& co
   print_memory(out, ranks);
   if (options.verbose)
     for (const OpRecord& record : ranks.front().ops) out << "    " << to_string(record) << '\n';
-  const std::size_t problems = print_problems(out, ranks);
+  std::vector<std::string> found;
+  if (std::string differ = differing_bytes(config, ranks.front(), options.runner.plans);
+      !differ.empty())
+    found.push_back(std::move(differ));
+  const std::size_t problems = print_problems(out, ranks, std::move(found));
   out << '\n';
   return problems;
 }

@@ -203,10 +203,14 @@ void add_testing_options(CommandLine& line, Options& options) {
   line.add(
       "--inject-fault",
       {"SPEC",
-       "break one rank: KIND:rank=R:op=N with KIND exit:CODE, kill, hang, nan, throw or corrupt",
+       "break one rank: KIND:rank=R:op=N with KIND exit:CODE, kill, hang, throw or nan (seen by "
+       "--check-nan)",
        "none", "hang:rank=1:op=40"},
-      [&options](std::string_view, const std::string& text) {
-        (void)parse_fault(text);
+      [&options](std::string_view option, const std::string& text) {
+        if (parse_fault(text).kind == Fault::Kind::corrupt)
+          throw InputError{message(option, ' ', text,
+                                   ": only shardmark-collectives checks every result, so corrupt "
+                                   "would go unseen here; try nan with --check-nan")};
         options.runner.fault = text;
       });
   line.add("--check-nan",

@@ -197,6 +197,23 @@ TEST(Advice, StatesFormulasInputsAndWhatWasMeasured) {
                              HasSubstr("measured so in 1 of 1 cases")));
 }
 
+TEST(Advice, RatesThatCannotBeAreCalledUnreliable) {
+  MachineRates rates = rates_for(3, 0.1);
+  EXPECT_EQ(rates.doubts(), "");
+  rates.links[{Exchange::ring, 1, 3}] = {1500, 11};
+  EXPECT_EQ(rates.doubts(),
+            "ring of 3 ranks seems faster than a copy; "
+            "ring of 3 ranks takes above 1 ms to start within one host");
+  rates.one_host = false;
+  EXPECT_EQ(rates.doubts(), "");
+  rates.oversubscribed = true;
+  EXPECT_THAT(rates.doubts(), HasSubstr("more compute threads than cores"));
+  const auto advice = advice_for({"--seq", "1536", "--heads", "6", "--phase", "fwd"}, 3, 0.1);
+  std::ostringstream out;
+  print(out, rates, advice);
+  EXPECT_THAT(out.str(), HasSubstr("unreliable: more compute threads than cores"));
+}
+
 // P ranks, contiguous and causal: the last of P parts has (2P-1) of the P^2 halves of the pairs.
 TEST(Work, TheCeilingOfContiguousCausalIsStructural) {
   for (const int cp : {2, 3, 4}) {

@@ -75,6 +75,21 @@ TEST(ContextColumns, PackedSequencesAreOneCell) {
   EXPECT_EQ(cell("window", result), "512");
 }
 
+TEST(ContextTable, RowsThatColumnsShowAsEqualAreToldApart) {
+  std::ostringstream out;
+  Table table{out, false};
+  table.add(row(3, 1000));
+  EXPECT_THAT(out.str(), testing::Not(HasSubstr("[")));
+  Outcome other = row(3, 1000);
+  LayerConfig& layer = other.result.config.layer;
+  layer.shape.causal = false;
+  layer.shape.window = 100;
+  layer.shape.seqlens = {512, 512};
+  layer.parallel.sequence_parallel = true;
+  table.add(other);
+  EXPECT_THAT(out.str(), HasSubstr("compute_bound [sp, window 100, full, packed 512+512]"));
+}
+
 TEST(ContextTable, ComparesWithCp1OfTheSameShape) {
   std::ostringstream out;
   Table table{out, false};

@@ -95,6 +95,7 @@ TEST(ContextOptions, BadValuesAreNamedWithTheRuleAndWhatWorks) {
   expect({"--kind", "rings"},
          AllOf(HasSubstr("ring, ulysses, all-gather, hybrid"), HasSubstr("did you mean ring?")));
   expect({"--order", "zig-zag"}, HasSubstr("did you mean zigzag?"));
+  expect({"--overlap", "maybe"}, HasSubstr("off, on, both"));
   expect({"--scope", "model"}, HasSubstr("attention, block"));
   expect({"--positions", "learned"}, HasSubstr("none, rotary"));
   expect({"--hedas", "4"}, HasSubstr("did you mean --heads?"));
