@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <set>
 
@@ -154,8 +155,10 @@ Case make_case(const Options& options, const Shape& wanted, const Split& split, 
 void note_collapsed(const Options& options, Sweep& sweep) {
   const bool has_cp_1 = std::ranges::any_of(
       sweep.cases, [](const Case& made) { return !made.layer.parallel.context.is_split(); });
-  const bool has_ulysses =
-      std::ranges::find(options.kinds, ContextKind::ulysses) != options.kinds.end();
+  const bool has_ulysses = std::ranges::any_of(sweep.cases, [](const Case& made) {
+    const ContextParallel& context = made.layer.parallel.context;
+    return context.is_split() && context.kind == ContextKind::ulysses;
+  });
   const std::size_t variants =
       options.kinds.size() * options.orders.size() * options.base.overlap.size();
   if (has_cp_1 && variants > 1)
@@ -165,6 +168,10 @@ void note_collapsed(const Options& options, Sweep& sweep) {
     sweep.notices.push_back(message("ulysses gives every rank all tokens: its ",
                                     options.orders.size(),
                                     " orders are one row, shown as contiguous"));
+  else if (has_ulysses && options.orders.front() != TokenOrder::contiguous)
+    sweep.notices.push_back(message("ulysses gives every rank all tokens: --order ",
+                                    name_of(options.orders.front()),
+                                    " is not for it, its rows run contiguous"));
   const bool has_hybrid =
       std::ranges::find(options.kinds, ContextKind::hybrid) != options.kinds.end();
   const bool is_whole = std::ranges::any_of(sweep.cases, [&](const Case& made) {
@@ -190,6 +197,15 @@ void note_chunks(const Options& options, Sweep& sweep) {
                 " do not divide them evenly");
     if (seen.insert(text).second) sweep.notices.push_back(std::move(text));
   }
+}
+
+/// Without --cp a row at cp 1 stands beside what was asked for, and is not enough alone.
+void fail_if_nothing_splits(const Options& options, const Sweep& sweep) {
+  if (!options.cp.empty()) return;
+  Sweep split;
+  std::ranges::copy_if(sweep.cases, std::back_inserter(split.cases),
+                       [](const Case& made) { return made.layer.parallel.context.is_split(); });
+  if (!split.cases.empty()) fail_if_nothing_runs(split);
 }
 
 }  // namespace
@@ -220,6 +236,7 @@ Sweep expand(const Options& options, int world_size, bool must_fit) {
         sweep.cases.push_back(std::move(made));
     }
   fail_if_nothing_runs(sweep);
+  fail_if_nothing_splits(options, sweep);
   note_collapsed(options, sweep);
   note_chunks(options, sweep);
   return sweep;

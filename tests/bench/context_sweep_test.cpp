@@ -91,6 +91,20 @@ TEST(ContextSweep, EveryRuleNamesValueAndWayOut) {
   expect({"--cp", "1", "--seq", "2000m", "--heads", "1m"}, 1, "make tensors of");
 }
 
+TEST(ContextSweep, TheRowAtCp1IsNotEnoughWithoutCp) {
+  EXPECT_THAT(problem_of({"--kind", "ring", "--seq", "1000"}, 3), HasSubstr("seq 1000"));
+  EXPECT_EQ(problem_of({"--kind", "ring", "--seq", "1000", "--cp", "1,3"}, 3), "accepted");
+}
+
+TEST(ContextSweep, UlyssesSaysThatItRunsContiguous) {
+  EXPECT_THAT(
+      sweep_of({"--kind", "ulysses", "--order", "striped", "--heads", "6", "--seq", "1536"}, 3)
+          .notices,
+      Contains(HasSubstr("--order striped is not for it")));
+  EXPECT_THAT(sweep_of({"--kind", "ulysses", "--order", "contiguous"}, 2).notices,
+              testing::Not(Contains(HasSubstr("not for it"))));
+}
+
 TEST(ContextSweep, PackedSequencesSayHowLongTheirSumIs) {
   const Sweep sweep = sweep_of({"--cp", "2", "--kind", "ring", "--seqlens", "3k,1k,4k"}, 2);
   EXPECT_EQ(sweep.cases.front().layer.shape.seq, 8192);
