@@ -2,7 +2,9 @@
 
 #include "core/error.hpp"
 
+#include <algorithm>
 #include <array>
+#include <numeric>
 
 namespace shardmark {
 
@@ -42,6 +44,22 @@ int ContextParallel::ulysses_size() const {
     default:
       return 1;
   }
+}
+
+int ContextParallel::usable_head_chunks(std::int64_t heads, std::int64_t kv_heads) const {
+  const int wanted = std::max(1, head_chunks), degree = ulysses_size();
+  if (is_split() && kind == ContextKind::all_gather)
+    return static_cast<int>(std::gcd(std::int64_t{wanted}, kv_heads));
+  if (degree == 1) return 1;
+  const std::int64_t kept = heads / degree, kv_kept = std::max<std::int64_t>(1, kv_heads / degree);
+  const bool has_ring = degree < cp.size;
+  const auto cuts = [&](int chunks) {
+    if (kept % chunks != 0) return false;
+    return kv_kept % chunks == 0 || (!has_ring && chunks % kv_kept == 0);
+  };
+  int chunks = wanted;
+  while (!cuts(chunks)) --chunks;
+  return chunks;
 }
 
 Group ContextParallel::ulysses_group() const {

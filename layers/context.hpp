@@ -45,6 +45,11 @@ struct ContextParallel {
   [[nodiscard]] bool is_split() const { return cp.size > 1; }
   /// Members of a Ulysses group: 1, `ulysses` or cp.size; 1 where nothing is split.
   [[nodiscard]] int ulysses_size() const;
+  /// The chunks, at most `head_chunks`, in which the heads of a tp rank travel with overlap.
+  /// Ulysses cuts the query heads that a rank has after the exchange, and its KV heads evenly or
+  /// not at all; a hybrid never shares a KV head between chunks, each of which would send it round
+  /// the ring; all-gather cuts KV heads evenly; a ring does not cut heads.
+  [[nodiscard]] int usable_head_chunks(std::int64_t heads, std::int64_t kv_heads) const;
   /// The ranks that exchange heads, and those that exchange K and V, around this rank.
   [[nodiscard]] Group ulysses_group() const;
   [[nodiscard]] Group ring_group() const;

@@ -25,8 +25,6 @@
 
 #include "layers/attention_parts.hpp"
 
-#include <numeric>
-
 namespace shardmark {
 namespace {
 
@@ -44,7 +42,9 @@ class GatherAttention final : public AttentionCore {
         group_{config_.context.ring_group()},
         parts_{config_},
         rows_{config_.batch * parts_.places(group_.position).count()},
-        chunks_{config_.overlap ? std::gcd(config_.context.head_chunks, config_.kv_heads) : 1},
+        chunks_{config_.overlap
+                    ? config_.context.usable_head_chunks(config_.heads, config_.kv_heads)
+                    : 1},
         chunk_{config_} {
     chunk_.heads /= chunks_;
     chunk_.kv_heads /= chunks_;

@@ -23,11 +23,29 @@ void check_positive(const char* what, std::int64_t value) {
   if (value <= 0) throw InputError{message(what, " is ", value, "; it must be at least 1")};
 }
 
-/// `by` ranks split `kv_heads` or share them.
-void check_shared(const char* what, std::int64_t kv_heads, const char* by_what, std::int64_t by) {
-  if (kv_heads % by == 0 || by % kv_heads == 0) return;
+/// "2 or 4": the divisors of `whole` next to `value`, below and above, that work.
+template <class Works>
+std::string nearest_divisors(std::int64_t value, std::int64_t whole, const Works& works) {
+  const auto fits = [&](std::int64_t other) { return whole % other == 0 && works(other); };
+  std::int64_t below = value - 1, above = value + 1;
+  while (below > 1 && !fits(below)) --below;
+  while (above <= whole && !fits(above)) ++above;
+  return message(below, above <= whole ? message(" or ", above) : "");
+}
+
+/// `by` ranks split `kv_heads` or share them; they split `heads`, and `by` divides `ranks`.
+void check_shared(const char* what, std::int64_t kv_heads, std::int64_t heads, const char* by_what,
+                  std::int64_t by, std::int64_t ranks) {
+  const auto shares = [](std::int64_t count, std::int64_t degree) {
+    return count % degree == 0 || degree % count == 0;
+  };
+  if (shares(kv_heads, by)) return;
+  const std::string counts =
+      nearest_divisors(kv_heads, heads, [&](std::int64_t count) { return shares(count, by); });
+  const std::string degrees = nearest_divisors(
+      by, std::gcd(heads, ranks), [&](std::int64_t degree) { return shares(kv_heads, degree); });
   throw InputError{message(what, ' ', kv_heads, " neither divides nor is divisible by ", by_what,
-                           ' ', by, "; try ", what, ' ', by, " or ", by_what, ' ', kv_heads)};
+                           ' ', by, "; try ", what, ' ', counts, ", or ", by_what, ' ', degrees)};
 }
 
 void check_kv_heads(const ModelShape& shape, std::int64_t tp) {
@@ -37,7 +55,7 @@ void check_kv_heads(const ModelShape& shape, std::int64_t tp) {
     throw InputError{message("heads ", shape.heads, " is not divisible by kv_heads ",
                              shape.kv_heads, "; try kv_heads ", nearest)};
   }
-  check_shared("kv_heads", shape.kv_heads, "tp", tp);
+  check_shared("kv_heads", shape.kv_heads, shape.heads, "tp", tp, shape.heads);
 }
 
 void check_masks(const ModelShape& shape) {
@@ -75,10 +93,11 @@ void check_context(const LayerConfig& config) {
                              below > 0 ? message(below, " or ") : "", below + unit)};
   if (!has_attention(config.block)) return;
   const std::int64_t tp = config.parallel.tp.size, degree = context.ulysses_size();
-  check_divides(tp == 1 ? "heads" : "heads per tp rank", config.shape.heads / tp,
-                "the Ulysses degree", degree);
-  check_shared(tp == 1 ? "kv_heads" : "kv_heads per tp rank", config.local_kv_heads(),
-               "the Ulysses degree", degree);
+  const std::int64_t heads = config.shape.heads / tp;
+  check_divides(tp == 1 ? "heads" : "heads per tp rank", heads, "the Ulysses degree", degree);
+  check_shared(tp == 1 ? "kv_heads" : "kv_heads per tp rank", config.local_kv_heads(), heads,
+               "the Ulysses degree", degree,
+               context.kind == ContextKind::hybrid ? context.cp.size : heads);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 //   Overlap: the heads come in `head_chunks` chunks; chunk c + 1 arrives and the result of c - 1
 //     leaves while c is computed. Chunks that share a KV head send it once, with the first; its
 //     gradient is added up over them and returns with that one, so backward runs last to first.
+//     In a hybrid none share one: the ring of each would send it again.
 //
 // Bytes per member, T tokens here, q and kv columns, kv at least u heads: forward
 // (u-1)/u x T (2q + 2kv) e, backward the same. Falls with u, where a ring's do not.
@@ -110,13 +111,6 @@ class UlyssesAttention final : public AttentionCore {
   std::unique_ptr<AttentionCore> inner_;
 };
 
-/// The most chunks up to `wanted` that cut query heads evenly, and KV heads evenly or not at all.
-int usable_head_chunks(std::int64_t heads, std::int64_t kv_heads, int wanted) {
-  int chunks = std::max(1, wanted);
-  while (heads % chunks != 0 || (kv_heads % chunks != 0 && chunks % kv_heads != 0)) --chunks;
-  return chunks;
-}
-
 const Tensor& buffer_of(const ChunkBuffers& buffers, int chunk) {
   return buffers[static_cast<std::size_t>(chunk)].tensor();
 }
@@ -131,9 +125,8 @@ UlyssesAttention::UlyssesAttention(const AttentionConfig& config)
       rows_{config_.seq / config_.context.cp.size},
       heads_{config_.heads / group_.size},
       member_kv_heads_{std::max<std::int64_t>(1, config_.kv_heads / group_.size)},
-      chunks_{config_.overlap
-                  ? usable_head_chunks(heads_, member_kv_heads_, config_.context.head_chunks)
-                  : 1},
+      chunks_{config_.overlap ? config_.context.usable_head_chunks(config_.heads, config_.kv_heads)
+                              : 1},
       inner_{make_attention_core(inner_config())} {}
 
 AttentionConfig UlyssesAttention::inner_config() const {

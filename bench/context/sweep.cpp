@@ -142,7 +142,9 @@ Case make_case(const Options& options, const Shape& wanted, const Split& split, 
     if (must_fit) check_world(split, world_size);
     check_divisible(layer);
     if (!split.overlap) return made;
-    context.head_chunks = usable_head_chunks(layer, options.base.overlap_chunks);
+    context.head_chunks = options.base.overlap_chunks;
+    context.head_chunks =
+        context.usable_head_chunks(layer.shape.heads / split.tp, layer.local_kv_heads());
     if (split.tp > 1 && layer.block == BlockKind::block)
       parallel.chunks = usable_chunks(layer.shape.tokens() / split.cp, split.tp,
                                       split.sequence_parallel, options.base.overlap_chunks);
@@ -194,7 +196,9 @@ void note_chunks(const Options& options, Sweep& sweep) {
         message(shape.heads, " heads with ", shape.kv_heads, " KV heads travel at cp ",
                 context.cp.size, ' ', name_of(context.kind), " in ", context.head_chunks,
                 context.head_chunks == 1 ? " chunk: " : " chunks: ", options.base.overlap_chunks,
-                " do not divide them evenly");
+                context.kind == ContextKind::hybrid
+                    ? " do not divide them so that none shares a KV head with another"
+                    : " do not divide them evenly");
     if (seen.insert(text).second) sweep.notices.push_back(std::move(text));
   }
 }
@@ -209,21 +213,6 @@ void fail_if_nothing_splits(const Options& options, const Sweep& sweep) {
 }
 
 }  // namespace
-
-int usable_head_chunks(const LayerConfig& config, int wanted) {
-  const Parallel& parallel = config.parallel;
-  const ContextParallel& context = parallel.context;
-  const std::int64_t kv_heads = std::max<std::int64_t>(1, config.shape.kv_heads / parallel.tp.size);
-  if (!context.is_split() || context.kind == ContextKind::ring) return 1;
-  if (context.kind == ContextKind::all_gather)
-    return static_cast<int>(std::gcd(std::int64_t{wanted}, kv_heads));
-  const int degree = context.ulysses_size();
-  const std::int64_t heads = config.shape.heads / parallel.tp.size / degree;
-  const std::int64_t kept = std::max<std::int64_t>(1, kv_heads / degree);
-  int chunks = wanted;
-  while (heads % chunks != 0 || (kept % chunks != 0 && chunks % kept != 0)) --chunks;
-  return chunks;
-}
 
 Sweep expand(const Options& options, int world_size, bool must_fit) {
   Sweep sweep;

@@ -12,9 +12,4 @@ namespace shardmark::bench::context {
 /// split, or `must_fit` and the ranks do not. Throws InputError when no case can run.
 [[nodiscard]] Sweep expand(const Options& options, int world_size, bool must_fit = true);
 
-/// The number of head chunks, at most `wanted`, in which the kind exchanges heads with overlap:
-/// Ulysses cuts the query heads that a rank has after the exchange, and its KV heads evenly or not
-/// at all; all-gather cuts its KV heads; a ring does not cut heads.
-[[nodiscard]] int usable_head_chunks(const LayerConfig& config, int wanted);
-
 }  // namespace shardmark::bench::context

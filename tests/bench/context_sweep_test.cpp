@@ -138,5 +138,22 @@ TEST(ContextSweep, HeadChunksDivideTheHeadsAfterTheExchange) {
   EXPECT_EQ(chunks("ring", "8", "8"), 1);
 }
 
+TEST(ContextSweep, HybridSaysHowManyChunksTravelWithoutSharingAKvHead) {
+  const auto hybrid = [](const std::string& kv_heads) {
+    return sweep_of({"--kind", "hybrid", "--cp", "4", "--heads", "16", "--kv-heads", kv_heads}, 4);
+  };
+  const auto chunks = [&](const std::string& kv_heads) {
+    return hybrid(kv_heads).cases.back().layer.parallel.context.head_chunks;
+  };
+  EXPECT_EQ(chunks("16"), 4);
+  EXPECT_EQ(chunks("4"), 2);
+  EXPECT_EQ(chunks("2"), 1);
+  EXPECT_EQ(chunks("1"), 1);
+  EXPECT_THAT(hybrid("16").notices, IsEmpty());
+  EXPECT_THAT(hybrid("2").notices,
+              ElementsAre("16 heads with 2 KV heads travel at cp 4 hybrid in 1 chunk: 4 do not "
+                          "divide them so that none shares a KV head with another"));
+}
+
 }  // namespace
 }  // namespace shardmark::bench::context

@@ -69,6 +69,37 @@ TEST(ContextRecords, CommunicationEqualsTheFormula) {
             << c << " phase " << name_of(phase) << " rank " << rank;
 }
 
+/// Chunks of query heads must not send a KV head round the ring more than once.
+TEST(ContextRecords, OverlapOfAHybridSendsNoMoreThanTheFormula) {
+  int num_chunked = 0;
+  for (const auto& [cp, ulysses] :
+       {std::pair{4, 2}, {4, 4}, {8, 2}, {8, 4}, {3, 3}, {6, 2}, {6, 3}})
+    for (const std::int64_t kv_per_member : {8, 4, 2, 0})  // MHA, GQA, and MQA
+      for (const bool outer : {false, true})
+        for (const Phase phase : {Phase::forward, Phase::backward, Phase::step}) {
+          ContextCase c = test::context_case(BlockKind::attention_core, ContextKind::hybrid,
+                                             TokenOrder::zigzag, cp);
+          c.config.shape.heads = std::int64_t{8} * ulysses;
+          c.config.shape.kv_heads = std::max<std::int64_t>(1, kv_per_member * ulysses);
+          ContextParallel& context = c.config.parallel.context;
+          context.ulysses = ulysses;
+          context.ulysses_outer = outer;
+          c.config.parallel.overlap = true;
+          context.head_chunks = 4;
+          const int chunks =
+              context.usable_head_chunks(c.config.shape.heads, c.config.shape.kv_heads);
+          if (cp > ulysses) {
+            EXPECT_EQ(chunks, std::clamp<std::int64_t>(kv_per_member, 1, 4)) << c;
+          }
+          if (chunks > 1) ++num_chunked;
+          for (int rank = 0; rank < cp; ++rank)
+            EXPECT_EQ(record_program(c.on(rank), phase, 1).bytes_wire,
+                      total_bytes(communication_volume(c.on(rank), phase)))
+                << c << " phase " << name_of(phase) << " rank " << rank;
+        }
+  EXPECT_GT(num_chunked, 100);
+}
+
 /// As on tp ranks: the model's FLOPs plus the recomputed attention, masked pairs not counted.
 TEST(ContextRecords, FlopsEqualTheFormula) {
   for (const ContextCase& c : recorded_cases()) {
@@ -251,7 +282,10 @@ TEST(ContextInput, ErrorsNameTheValueTheRuleAndWhatWorks) {
   EXPECT_EQ(
       with_heads(12, 6, 4, 1),
       "kv_heads 6 neither divides nor is divisible by the Ulysses degree 4; try kv_heads 4 or "
-      "the Ulysses degree 6");
+      "12, or the Ulysses degree 3 or 6");
+  EXPECT_EQ(with_heads(60, 20, 3, 1),
+            "kv_heads 20 neither divides nor is divisible by the Ulysses degree 3; try kv_heads 15 "
+            "or 30, or the Ulysses degree 2 or 4");
   EXPECT_EQ(with_heads(12, 12, 4, 2),
             "heads per tp rank 6 is not divisible by the Ulysses degree 4; try 4 or 8");
   EXPECT_EQ(with_heads(8, 1, 4, 2), "none");
@@ -264,6 +298,14 @@ TEST(ContextInput, ErrorsNameTheValueTheRuleAndWhatWorks) {
   EXPECT_EQ(with_degree(3), "ulysses 3 does not divide cp 4; try 2");
   EXPECT_EQ(with_degree(0), "ulysses 0 does not divide cp 4; try 1");
   EXPECT_EQ(with_degree(2), "none");
+  EXPECT_EQ(with(ContextKind::hybrid, TokenOrder::zigzag, 6, 1,
+                 [](LayerConfig& config) {
+                   config.shape.heads = 12;
+                   config.shape.kv_heads = 4;
+                   config.parallel.context.ulysses = 3;
+                 }),
+            "kv_heads 4 neither divides nor is divisible by the Ulysses degree 3; try kv_heads 3 "
+            "or 6, or the Ulysses degree 2");
 
   const auto with_masks = [&](std::int64_t window, std::vector<std::int64_t> seqlens) {
     return with(ContextKind::ring, TokenOrder::striped, 1, 1, [&](LayerConfig& config) {
