@@ -64,8 +64,10 @@ hybrid_and_tp() {
   expect 0 "$PROGRAM" --ranks 4 --cp 4 --kind hybrid "${tiny[@]}" --order contiguous,zigzag --out inner
   expect 0 "$PROGRAM" --ranks 4 --cp 4 --kind hybrid --ulysses-outer on "${tiny[@]}" --out outer
   expect 0 "$PROGRAM" --ranks 4 --cp 1,2 --tp 2 "${tiny[@]}" --kv-heads 2 --out tp
+  expect 0 "$PROGRAM" --ranks 4 --cp 4 --kind hybrid --seq 64 --heads 16 --kv-heads 2 --head-dim 16 \
+    "${brief[@]}" --out few_kv
   [ "$(column group_size tp | sort -u | tr '\n' ' ')" = "2 4 " ] || fail "group_size"
-  for folder in inner outer tp; do rows_are_right $folder; done
+  for folder in inner outer tp few_kv; do rows_are_right $folder; done
 }
 a_block_with_sequence_parallelism() {
   expect 0 "$PROGRAM" --ranks 4 --cp 1,2 --tp 2 --sp off,on "${tiny[@]}" --scope block \
