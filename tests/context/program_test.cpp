@@ -242,14 +242,17 @@ std::string message_of(const ContextCase& c) {
   return "none";
 }
 
-TEST(ContextInput, ErrorsNameTheValueTheRuleAndWhatWorks) {
-  const auto with = [](ContextKind kind, TokenOrder order, int cp, int tp, const auto& change) {
-    ContextCase c = test::context_case(BlockKind::block, kind, order, cp, tp);
-    change(c.config);
-    return message_of(c);
-  };
-  const auto with_seq = [&](TokenOrder order, std::int64_t seq, bool sp) {
-    return with(ContextKind::ring, order, 4, 2, [&](LayerConfig& config) {
+/// The message for a block split like this after `change` of its config.
+template <class Change>
+std::string message_with(ContextKind kind, TokenOrder order, int cp, int tp, const Change& change) {
+  ContextCase c = test::context_case(BlockKind::block, kind, order, cp, tp);
+  change(c.config);
+  return message_of(c);
+}
+
+TEST(ContextInput, ErrorsOfSequencesNameTheValueTheRuleAndWhatWorks) {
+  const auto with_seq = [](TokenOrder order, std::int64_t seq, bool sp) {
+    return message_with(ContextKind::ring, order, 4, 2, [&](LayerConfig& config) {
       config.shape.seq = seq;
       config.parallel.sequence_parallel = sp;
     });
@@ -269,12 +272,15 @@ TEST(ContextInput, ErrorsNameTheValueTheRuleAndWhatWorks) {
   EXPECT_EQ(with_seq(TokenOrder::zigzag, 5, false),
             "seq 5 does not split over cp 4 in zigzag order: it must be a multiple of 8; try 8");
   EXPECT_EQ(with_seq(TokenOrder::zigzag, 56, true), "none");
+}
 
-  const auto with_heads = [&](std::int64_t heads, std::int64_t kv_heads, int cp, int tp) {
-    return with(ContextKind::ulysses, TokenOrder::contiguous, cp, tp, [&](LayerConfig& config) {
-      config.shape.heads = heads;
-      config.shape.kv_heads = kv_heads;
-    });
+TEST(ContextInput, ErrorsOfHeadsDegreesAndMasksNameTheValueTheRuleAndWhatWorks) {
+  const auto with_heads = [](std::int64_t heads, std::int64_t kv_heads, int cp, int tp) {
+    return message_with(ContextKind::ulysses, TokenOrder::contiguous, cp, tp,
+                        [&](LayerConfig& config) {
+                          config.shape.heads = heads;
+                          config.shape.kv_heads = kv_heads;
+                        });
   };
   EXPECT_EQ(with_heads(8, 8, 16, 1),
             "heads 8 is not divisible by the Ulysses degree 16; try heads 16 or the Ulysses degree "
@@ -291,24 +297,24 @@ TEST(ContextInput, ErrorsNameTheValueTheRuleAndWhatWorks) {
   EXPECT_EQ(with_heads(8, 1, 4, 2), "none");
   EXPECT_EQ(with_heads(8, 3, 2, 1), "heads 8 is not divisible by kv_heads 3; try kv_heads 2");
 
-  const auto with_degree = [&](int ulysses) {
-    return with(ContextKind::hybrid, TokenOrder::zigzag, 4, 1,
-                [&](LayerConfig& config) { config.parallel.context.ulysses = ulysses; });
+  const auto with_degree = [](int ulysses) {
+    return message_with(ContextKind::hybrid, TokenOrder::zigzag, 4, 1,
+                        [&](LayerConfig& config) { config.parallel.context.ulysses = ulysses; });
   };
   EXPECT_EQ(with_degree(3), "ulysses 3 does not divide cp 4; try 2");
   EXPECT_EQ(with_degree(0), "ulysses 0 does not divide cp 4; try 1");
   EXPECT_EQ(with_degree(2), "none");
-  EXPECT_EQ(with(ContextKind::hybrid, TokenOrder::zigzag, 6, 1,
-                 [](LayerConfig& config) {
-                   config.shape.heads = 12;
-                   config.shape.kv_heads = 4;
-                   config.parallel.context.ulysses = 3;
-                 }),
+  EXPECT_EQ(message_with(ContextKind::hybrid, TokenOrder::zigzag, 6, 1,
+                         [](LayerConfig& config) {
+                           config.shape.heads = 12;
+                           config.shape.kv_heads = 4;
+                           config.parallel.context.ulysses = 3;
+                         }),
             "kv_heads 4 neither divides nor is divisible by the Ulysses degree 3; try kv_heads 3 "
             "or 6, or the Ulysses degree 2");
 
-  const auto with_masks = [&](std::int64_t window, std::vector<std::int64_t> seqlens) {
-    return with(ContextKind::ring, TokenOrder::striped, 1, 1, [&](LayerConfig& config) {
+  const auto with_masks = [](std::int64_t window, std::vector<std::int64_t> seqlens) {
+    return message_with(ContextKind::ring, TokenOrder::striped, 1, 1, [&](LayerConfig& config) {
       config.shape.window = window;
       config.shape.seqlens = std::move(seqlens);
     });
