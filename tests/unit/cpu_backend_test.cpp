@@ -115,40 +115,53 @@ struct Kept final : KernelSink {
   std::vector<KernelRecord> kernels;
 };
 
-/// Several calls in turn while one product runs: only the progress thread can end them.
+/// Several calls in turn beside one product, checked; how many of them ended before it did.
+std::int64_t calls_ended_inside_a_product(CpuRank& cpu, Transport& transport) {
+  constexpr int rounds = 8;
+  const Buffer x = cpu.integers({64}, DType::f32, transport.rank());
+  const Buffer a = cpu.integers({1536, 1536}, DType::f32, 1);
+  const Buffer c = cpu.integers({1536, 1536}, DType::f32, 2);
+  cpu.backend.set_progress_thread(true);
+  Kept kept;
+  cpu.backend.set_kernel_sink(&kept);
+  for (int i = 0; i < rounds; ++i) all_reduce(cpu.rank, x.tensor(), cpu.tp, Lane::tp);
+  matmul(cpu.rank, a.tensor(), a.tensor(), c.tensor());
+  cpu.rank.synchronize();
+  cpu.backend.set_kernel_sink(nullptr);
+  cpu.backend.set_progress_thread(false);
+  EXPECT_EQ(kept.num_begun, rounds + 1);
+  EXPECT_EQ(kept.num_ended, rounds + 1);
+  const auto product = std::ranges::find(kept.kernels, Lane::compute, &KernelRecord::lane);
+  if (product == kept.kernels.end()) {
+    ADD_FAILURE() << "no product";
+    return 0;
+  }
+  EXPECT_EQ(std::ranges::count(kept.kernels, Lane::compute, &KernelRecord::lane), 1) << "in tiles";
+  const auto ended_inside = std::ranges::count_if(kept.kernels, [&](const KernelRecord& kernel) {
+    return kernel.lane == Lane::tp && kernel.end_ns < product->end_ns;
+  });
+  const ExecutorTimes& times = cpu.backend.times();
+  EXPECT_LT(times.idle_ns, (times.end_ns - times.begin_ns) / 10);
+  cpu.expect(x.tensor(), "sums of sums", [&](std::int64_t i) {
+    double sum = 0;
+    for (int rank = 0; rank < transport.size(); ++rank) sum += conformance::value_at(rank, i) / 4;
+    return sum * std::pow(transport.size(), rounds - 1);
+  });
+  return ended_inside;
+}
+
+/// Only the progress thread can end calls while a product runs. A busy machine may not give it the
+/// core in time, so a few attempts are allowed.
 TEST(CpuBackend, AProgressThreadMovesCallsInsideAnOp) {
   run_threads(3, [](Transport& transport) {
     CpuRank cpu{transport};
     transport.set_wait_policy({.yield = true});
-    constexpr int rounds = 8;
-    const Buffer x = cpu.integers({64}, DType::f32, transport.rank());
-    const Buffer a = cpu.integers({1536, 1536}, DType::f32, 1);
-    const Buffer c = cpu.integers({1536, 1536}, DType::f32, 2);
-    cpu.backend.set_progress_thread(true);
-    Kept kept;
-    cpu.backend.set_kernel_sink(&kept);
-    for (int i = 0; i < rounds; ++i) all_reduce(cpu.rank, x.tensor(), cpu.tp, Lane::tp);
-    matmul(cpu.rank, a.tensor(), a.tensor(), c.tensor());
-    cpu.rank.synchronize();
-    cpu.backend.set_kernel_sink(nullptr);
-    cpu.backend.set_progress_thread(false);
-    EXPECT_EQ(kept.num_begun, rounds + 1);
-    EXPECT_EQ(kept.num_ended, rounds + 1);
-    const auto product = std::ranges::find(kept.kernels, Lane::compute, &KernelRecord::lane);
-    ASSERT_NE(product, kept.kernels.end());
-    EXPECT_EQ(std::ranges::count(kept.kernels, Lane::compute, &KernelRecord::lane), 1)
-        << "in tiles";
-    const auto ended_inside = std::ranges::count_if(kept.kernels, [&](const KernelRecord& kernel) {
-      return kernel.lane == Lane::tp && kernel.end_ns < product->end_ns;
-    });
-    EXPECT_GE(ended_inside, 2);
-    const ExecutorTimes& times = cpu.backend.times();
-    EXPECT_LT(times.idle_ns, (times.end_ns - times.begin_ns) / 10);
-    cpu.expect(x.tensor(), "sums of sums", [&](std::int64_t i) {
-      double sum = 0;
-      for (int rank = 0; rank < transport.size(); ++rank) sum += conformance::value_at(rank, i) / 4;
-      return sum * std::pow(transport.size(), rounds - 1);
-    });
+    double fewest = 0;
+    for (int attempt = 0; attempt < 20 && fewest < 2; ++attempt) {
+      const auto ended = static_cast<double>(calls_ended_inside_a_product(cpu, transport));
+      fewest = -transport.maximum(-ended);
+    }
+    EXPECT_GE(fewest, 2);
   });
 }
 
