@@ -101,40 +101,15 @@ TEST(Gather, HidesBehindWhatNeedsNoExchange) {
 
 class GatherValues : public testing::TestWithParam<int> {};
 
-/// MHA, GQA and MQA in every order, under every mask, in f32 and bf16.
-std::vector<CoreCase> value_cases(int ranks) {
-  std::vector<CoreCase> cases;
-  for (const TokenOrder order : all_orders)
-    for (const Mask& mask : all_masks())
-      for (const int kv_heads : {4, 2, 1})
-        for (const DType dtype : {DType::f32, DType::bf16}) {
-          if (ranks == 8 && kv_heads != 2) continue;
-          const bool overlap = kv_heads != 2;
-          CoreCase c = core_case(kind, order, ranks, mask, overlap);
-          c.config.kv_heads = kv_heads;
-          c.config.dtype = dtype;
-          c.config.batch = kv_heads == 1 ? 1 : 2;
-          c.config.context.head_chunks = 2;
-          cases.push_back(c);
-        }
-  return cases;
-}
-
 /// What is wrong here is the core.
 TEST_P(GatherValues, EqualOneRankWithReferenceKernels) {
-  for (const CoreCase& c : value_cases(GetParam())) {
-    test::expect_equal_to_serial<test::ReferenceHost>(c, Data::exact, 0);
-    test::expect_equal_to_serial<test::ReferenceHost>(c, Data::random,
-                                                      c.config.dtype == DType::bf16 ? 2e-2 : 2e-6);
-  }
+  for (const CoreCase& c : test::value_cases(kind, GetParam()))
+    test::expect_values<test::ReferenceHost>(c, 2e-6);
 }
 
 TEST_P(GatherValues, EqualOneRank) {
-  for (const CoreCase& c : value_cases(GetParam())) {
-    test::expect_equal_to_serial<test::CpuHost>(c, Data::exact, 0);
-    test::expect_equal_to_serial<test::CpuHost>(c, Data::random,
-                                                c.config.dtype == DType::bf16 ? 2e-2 : 1e-5);
-  }
+  for (const CoreCase& c : test::value_cases(kind, GetParam()))
+    test::expect_values<test::CpuHost>(c, 1e-5);
 }
 
 TEST_P(GatherValues, EqualOneRankOnSpecialValues) {

@@ -224,6 +224,31 @@ void expect_equal_to_serial(const CoreCase& c, Data data, double tolerance) {
   expect_equal(c, run_parallel<Host>(c, inputs), run_serial(c, inputs), tolerance);
 }
 
+/// MHA, GQA and MQA in every order, under every mask, in f32 and bf16.
+inline std::vector<CoreCase> value_cases(ContextKind kind, int ranks) {
+  std::vector<CoreCase> cases;
+  for (const TokenOrder order : all_orders)
+    for (const Mask& mask : all_masks())
+      for (const int kv_heads : {4, 2, 1})
+        for (const DType dtype : {DType::f32, DType::bf16}) {
+          if (ranks == 8 && kv_heads != 2) continue;
+          CoreCase c = core_case(kind, order, ranks, mask, kv_heads != 2);
+          c.config.kv_heads = kv_heads;
+          c.config.dtype = dtype;
+          c.config.batch = kv_heads == 1 ? 1 : 2;
+          c.config.context.head_chunks = 2;
+          cases.push_back(c);
+        }
+  return cases;
+}
+
+/// Bitwise on exact data; on random data to `tolerance` in f32 and 2e-2 in bf16.
+template <class Host>
+void expect_values(const CoreCase& c, double tolerance) {
+  expect_equal_to_serial<Host>(c, Data::exact, 0);
+  expect_equal_to_serial<Host>(c, Data::random, c.config.dtype == DType::bf16 ? 2e-2 : tolerance);
+}
+
 /// Logits far beyond what exp can take, and infinities and NaN here and there: whatever one rank
 /// makes of them.
 template <class Host>
