@@ -17,14 +17,20 @@
 namespace shardmark {
 namespace {
 
-/// Ends this process. A process' files close before its parent can collect its exit code, and Hydra
-/// forgets the code when it sees the output closed first: so when the code matters, a child keeps
-/// the output open until the code can be collected.
+/// Ends this process. A process' files close before its parent can collect its exit code, and
+/// Hydra's proxy collects codes only when something happens on a file while some output is open:
+/// when all closes at once, the code is lost. So when the code matters, a child keeps the files
+/// open until the code can be collected, and then closes them one after the other.
 [[noreturn]] void end(int exit_code) {
   const pid_t keeper = ::getpid();
   if (exit_code != 0 && ::fork() == 0) {
     while (::getppid() == keeper) ::usleep(1000);
-    ::usleep(20'000);
+    constexpr useconds_t pause_us = 20'000;
+    ::usleep(pause_us);
+    ::close_range(STDERR_FILENO + 1, ~0U, 0);
+    ::usleep(pause_us);
+    ::close(STDOUT_FILENO);
+    ::usleep(pause_us);
   }
   ::_exit(exit_code);
 }

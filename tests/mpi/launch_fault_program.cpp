@@ -1,5 +1,6 @@
 // A program whose ranks misbehave on purpose: launch_fault_program MODE [RANK]. RANK (default 1)
-// does what MODE says while the others run all-reduces. launch_fault_test.cmake checks how it ends.
+// does what MODE says while the others run all-reduces; with MODE interrupt all ranks end in order
+// after a signal, with exit code RANK. launch_fault_test.cmake checks how it ends.
 
 #include "core/error.hpp"
 #include "core/launch.hpp"
@@ -59,8 +60,9 @@ int main(int argc, char** argv) {
   return shardmark::run_main([&] {
     const std::string mode = argc > 1 ? argv[1] : "none";
     const int culprit = argc > 2 ? std::atoi(argv[2]) : 1;
-    return shardmark::run_mpi(argc, argv, [&](shardmark::Transport& transport) {
+    const int job_code = shardmark::run_mpi(argc, argv, [&](shardmark::Transport& transport) {
       shardmark::body(mode, culprit, transport);
     });
+    return mode == "interrupt" ? culprit : job_code;
   });
 }
