@@ -6,9 +6,17 @@ namespace shardmark {
 
 Parallel Parallel::at(int first, int member) const {
   Parallel view = *this;
-  const int tp_position = member % tp.size, cp_position = member / tp.size;
-  view.tp = {Axis::tp, first + member - tp_position, 1, tp.size, tp_position};
-  view.context.cp = {Axis::cp, first + tp_position, tp.size, context.cp.size, cp_position};
+  int stride = 1;
+  const auto along = [&](Axis axis, int size) {
+    const int position = member / stride % size;
+    const Group group{axis, first + member - position * stride, stride, size, position};
+    stride *= size;
+    return group;
+  };
+  view.tp = along(Axis::tp, tp.size);
+  view.context.cp = along(Axis::cp, context.cp.size);
+  view.pp = along(Axis::pp, pp.size);
+  view.dp = along(Axis::dp, dp.size);
   return view;
 }
 

@@ -22,7 +22,11 @@ namespace shardmark {
 ///
 /// Context parallelism (context.hpp) splits the sequences first: the T tokens above are then those
 /// of this rank's cp position, and tensor parallelism splits each position's work.
+///
+/// Pipeline parallelism (pipeline_program.hpp) cuts the model between blocks, and data parallelism
+/// repeats it: outermost, so that neighbours share a tp group first.
 struct Parallel {
+  Group dp{Axis::dp}, pp{Axis::pp};
   Group tp{};
   ContextParallel context{};
   bool sequence_parallel{false};
@@ -31,10 +35,12 @@ struct Parallel {
   bool keep_gathered{false};  ///< SP: keep the gathered input for backward instead of re-gathering
 
   /// Ranks that hold one copy of the model, tp innermost.
-  [[nodiscard]] int num_ranks() const { return context.cp.size * tp.size; }
+  [[nodiscard]] int num_model_ranks() const { return pp.size * context.cp.size * tp.size; }
+  /// The same of all copies that are trained together.
+  [[nodiscard]] int num_ranks() const { return dp.size * num_model_ranks(); }
   /// World rank of the rank whose view this is.
   [[nodiscard]] int world_rank() const { return tp.world_rank(tp.position); }
-  /// The view of member `member` of the copy that begins at world rank `first`.
+  /// The view of member `member` of the copies that begin at world rank `first`.
   [[nodiscard]] Parallel at(int first, int member) const;
   [[nodiscard]] std::int64_t local_tokens(std::int64_t tokens) const {
     return sequence_parallel ? tokens / tp.size : tokens;

@@ -21,6 +21,11 @@ class LayerProgram {
   virtual void forward() = 0;
   /// After a forward; may be repeated.
   virtual void backward(Part part = Part::both) = 0;
+  /// A whole iteration. A pipeline has only this: its forwards and backwards are interleaved.
+  virtual void step() {
+    forward();
+    backward();
+  }
   /// Weights, inputs, activations and gradients of this rank.
   [[nodiscard]] virtual NamedTensors tensors() const = 0;
 };

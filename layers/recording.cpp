@@ -11,8 +11,11 @@ namespace {
 
 /// A mesh in which the rank whose view `parallel` is has its groups.
 Mesh mesh_around(const Parallel& parallel) {
-  const int copies = parallel.world_rank() / parallel.num_ranks() + 1;
-  return Mesh{{.dp = copies, .cp = parallel.context.cp.size, .tp = parallel.tp.size}};
+  const int runs = parallel.world_rank() / parallel.num_ranks() + 1;
+  return Mesh{{.dp = runs * parallel.dp.size,
+               .pp = parallel.pp.size,
+               .cp = parallel.context.cp.size,
+               .tp = parallel.tp.size}};
 }
 
 }  // namespace
@@ -23,8 +26,9 @@ std::string_view name_of(Phase phase) {
 }
 
 void run_phase(LayerProgram& program, Phase phase) {
-  if (phase != Phase::backward) program.forward();
-  if (phase != Phase::forward) program.backward();
+  if (phase == Phase::step) program.step();
+  if (phase == Phase::forward) program.forward();
+  if (phase == Phase::backward) program.backward();
 }
 
 Recording record_program(const LayerConfig& config, Phase phase, int num_threads) {

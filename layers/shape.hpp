@@ -2,8 +2,10 @@
 
 #include "core/ops.hpp"
 #include "layers/parallel.hpp"
+#include "layers/pipeline/schedule.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -56,6 +58,17 @@ enum class BlockKind : std::uint8_t {
 [[nodiscard]] std::string_view name_of(BlockKind kind);
 [[nodiscard]] bool has_attention(BlockKind block);
 
+/// How a model is run as a pipeline over Parallel::pp. `ModelShape::batch` is that of one
+/// micro-batch then, and an iteration has `micro` of them, whose gradients add up.
+struct PipelineConfig {
+  std::string schedule_name;  ///< "1f1b", or the file that it was read from
+  int chunks{1};              ///< stages per rank
+  int micro{1};
+  /// Lowered and valid, for pp.size ranks. Null: no pipeline, or one that cannot run.
+  std::shared_ptr<const pipeline::Schedule> schedule;
+  std::vector<std::int64_t> blocks;  ///< transformer blocks of each stage, all of them shape.layers
+};
+
 /// How a block is run on one rank.
 struct LayerConfig {
   BlockKind block{BlockKind::block};
@@ -63,6 +76,11 @@ struct LayerConfig {
   Parallel parallel;
   DType dtype{DType::f32};
   bool gather_output{true};  ///< linear_column only: all columns on every rank
+  PipelineConfig pipeline{};
+  /// Weight gradients are added to what their buffers hold: several micro-batches make one.
+  bool accumulate_gradients{false};
+
+  [[nodiscard]] bool is_pipeline() const { return pipeline.schedule != nullptr; }
 
   /// Tokens of this rank's position in the cp group: a part of every sequence.
   [[nodiscard]] std::int64_t tokens() const { return shape.tokens() / parallel.context.cp.size; }

@@ -112,7 +112,8 @@ class Runner::Measurement {
   }
   [[nodiscard]] Mesh mesh() const {
     const Parallel& parallel = config_.layer.parallel;
-    return Mesh{{.dp = num_active_ / parallel.num_ranks(),
+    return Mesh{{.dp = num_active_ / parallel.num_model_ranks(),
+                 .pp = parallel.pp.size,
                  .cp = parallel.context.cp.size,
                  .tp = parallel.tp.size}};
   }

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "layers/block.hpp"
+#include "layers/embedding.hpp"
+
+#include <optional>
+#include <vector>
+
+namespace shardmark {
+
+/// Which part of a model a stage holds: blocks [first_block, last_block), with the embedding in
+/// front of block 0 and the final norm and head behind the last one.
+struct StageRange {
+  std::int64_t first_block{0}, last_block{0};
+  bool has_embedding{false}, has_head{false};
+};
+/// Of stage `stage` of the pipeline of `config`.
+[[nodiscard]] StageRange stage_range(const LayerConfig& config, int stage);
+
+/// One stage of a model. A State holds one micro-batch in flight.
+class Stage {
+ public:
+  struct State {
+    std::optional<VocabParallelEmbedding::State> embedding;
+    std::vector<TransformerBlock::State> blocks;
+    std::optional<NormLayer::State> final_norm;
+    std::optional<VocabParallelHead::State> head;
+  };
+  Stage(Rank& rank, const LayerConfig& config, const StageRange& range, TokenScratch& scratch);
+  [[nodiscard]] State make_state(Rank& rank) const;
+  /// x_TD is looked at unless the stage has the embedding. Returns y_TD, or with the head the loss
+  /// of every token.
+  Tensor forward(Rank& rank, State& state, const Tensor& x) const;
+  /// dy_TD is looked at unless the stage has the head. Returns dx_TD, or with the embedding
+  /// nothing.
+  Tensor backward(Rank& rank, State& state, const Tensor& dy, Part part) const;
+  void list_weights(NamedTensors& into) const;
+  void list_state(const State& state, NamedTensors& into) const;
+
+ private:
+  std::optional<VocabParallelEmbedding> embedding_;
+  std::vector<TransformerBlock> blocks_;
+  std::optional<NormLayer> final_norm_;
+  std::optional<VocabParallelHead> head_;
+};
+
+}  // namespace shardmark
