@@ -73,9 +73,8 @@ def auto(table, out, name, what):
         if mine is None or not by_algorithm:
             continue
         best = min(by_algorithm.values(), key=lambda row: float(row["time_us_p50"]))
-        # The noise of a median of n samples.
-        noise = max(1.25 * float(row["cv_pct"]) / 100 / float(row["samples"]) ** 0.5
-                    for row in (mine, best))
+        # Of the medians, as the rows state it.
+        noise = max(float(row["time_us_p50_ci_pct"]) / 100 for row in (mine, best))
         ratio = float(mine["time_us_p50"]) / float(best["time_us_p50"])
         ratios.append((ratio / (1 + max(0.05, noise)), ratio, noise, key, mine, best))
     if not ratios:

@@ -87,11 +87,21 @@ std::string plan_name(const std::string& path) {
   return name;
 }
 
+std::string table_name(const Options& options) {
+  return options.tuning_file.empty() ? options.tune_file : options.tuning_file;
+}
+
 /// auto with the plans of all algorithms that its table names for the collective.
 Way make_auto(const Series& series, const Options& options, const World& world) {
   Way way{"auto"};
   const Point& point = series.point;
-  ChoiceTable table = parse_file(options.tuning_file, parse_choice_table);
+  const bool is_made_later = tunes_first(options) && options.tuning_text.empty();
+  if (is_made_later) {
+    way.table = std::make_shared<const ChoiceTable>();
+    return way;
+  }
+  ChoiceTable table = tunes_first(options) ? parse_choice_table(options.tuning_text)
+                                           : parse_file(options.tuning_file, parse_choice_table);
   for (const ChoiceTable::Row& row : table.rows()) {
     if (row.collective != point.collective || row.group_size != point.group_size) continue;
     if (row.algorithm == "native" || way.choices.contains(row.algorithm)) continue;
@@ -104,7 +114,7 @@ Way make_auto(const Series& series, const Options& options, const World& world) 
       missing.push_back(size.size_bytes);
   if (!missing.empty())
     way.notice =
-        message("auto: ", options.tuning_file, " has no row for ", name_of(point.collective),
+        message("auto: ", table_name(options), " has no row for ", name_of(point.collective),
                 " on ", point.group_size, " ranks at ", missing.size(), " of ", series.sizes.size(),
                 " sizes (", missing.front(), " to ", missing.back(), " B): native is taken there");
   way.table = std::make_shared<const ChoiceTable>(std::move(table));

@@ -142,7 +142,9 @@ void add_algorithm_flags(CommandLine& line, Options& options) {
   line.add("--svg", {"FILE", "draw the plan instead of running it", "none", "ring.svg"},
            set_path(options.svg_file));
   line.add("--tune",
-           {"FILE", "write the fastest algorithm by size there; at least 50 samples per row",
+           {"FILE",
+            "write the fastest algorithm by size there; at least 50 samples per row. With "
+            "--algorithm auto but no --tuning: measure twice, auto by the table of the first pass",
             "none", "choice.txt"},
            set_path(options.tune_file));
   line.add("--tuning", {"FILE", "table of --algorithm auto", "none", "choice.txt"},

@@ -31,6 +31,9 @@ constexpr const char* examples =
     "  mpirun -n 2 shardmark-collectives all_reduce -b 8 -e 64M -f 2 --algorithm auto --tuning "
     "choice.txt\n"
     "      write a table of the fastest algorithm by size, and use it\n"
+    "  mpirun -n 2 shardmark-collectives all_reduce -b 8 -e 64M -f 2 --algorithm auto,all --tune "
+    "choice.txt\n"
+    "      the same in one run: a first pass makes the table, the rows are those of a second one\n"
     "  mpirun -n 4 shardmark-collectives all_gather -b 1M -e 1M --groups tp=2,dp=2 --axis dp\n"
     "      both dp groups at once, and one alone\n"
     "  mpirun -n 2 shardmark-collectives all_reduce -b 1M -e 1M --skew-us 5000\n"
@@ -50,10 +53,11 @@ void check_together(const Options& options) {
   const auto has = [&](std::string_view name) {
     return std::ranges::find(options.algorithms, name) != options.algorithms.end();
   };
-  if (has("auto") && options.tuning_file.empty())
+  if (has("auto") && options.tuning_file.empty() && options.tune_file.empty())
     throw InputError{
         "--algorithm auto needs a table of this machine: --tuning FILE, which a run with "
-        "--algorithm all --tune FILE writes"};
+        "--algorithm all --tune FILE writes; or --algorithm auto,all --tune FILE, which makes and "
+        "uses it"};
   if (!has("auto") && !options.tuning_file.empty())
     throw InputError{"--tuning is the table of --algorithm auto; add that, or leave out --tuning"};
   if (options.pattern &&
@@ -70,7 +74,8 @@ void check_together(const Options& options) {
         "--with-matmul 512,512,512"};
   if (!options.plan_file.empty() && options.collectives.size() > 1)
     throw InputError{"--plan is one plan of one collective; name that collective only"};
-  if (!options.tune_file.empty() && options.algorithms.size() < 2 && !has("all"))
+  const std::size_t num_compared = options.algorithms.size() - (has("auto") ? 1 : 0);
+  if (!options.tune_file.empty() && num_compared < 2 && !has("all"))
     throw InputError{"--tune compares algorithms, but only one is asked for; give --algorithm all"};
   if (options.skew_us > 0 && !options.waits)
     throw InputError{"--skew-us is seen in the arrival stamps; leave out --no-waits"};
@@ -100,6 +105,11 @@ Options parse_options(const std::vector<std::string>& arguments) {
   if (!options.tune_file.empty())
     options.min_samples = std::max(options.min_samples, samples_for_a_table);
   return options;
+}
+
+bool tunes_first(const Options& options) {
+  return !options.tune_file.empty() && options.tuning_file.empty() &&
+         std::ranges::find(options.algorithms, "auto") != options.algorithms.end();
 }
 
 bool is_sweep(const Options& options) {

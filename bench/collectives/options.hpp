@@ -36,6 +36,7 @@ struct Options {
   // Algorithms.
   std::vector<std::string> algorithms{"native"};  ///< names, "auto" and "all" included
   std::string plan_file, tuning_file, svg_file, tune_file;
+  std::string tuning_text;  ///< the table itself, where a first pass made it
   bool print_plan{false};
   std::optional<Pattern> pattern;  ///< of send_recv; nothing: ring
 
@@ -69,6 +70,8 @@ struct Options {
 /// Reads the arguments (without the program's name). Throws InputError naming the option, the
 /// value, the rule and what would work.
 [[nodiscard]] Options parse_options(const std::vector<std::string>& arguments);
+/// auto's table is made in a first pass of the same run: --tune without --tuning.
+[[nodiscard]] bool tunes_first(const Options& options);
 /// Several collectives, types, reductions or algorithms: what does not exist is then a row.
 [[nodiscard]] bool is_sweep(const Options& options);
 /// The requested sizes in bytes, ascending. Throws InputError on sizes that do not make a sweep.

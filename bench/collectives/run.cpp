@@ -227,10 +227,36 @@ class Sweep {
   std::size_t num_sizes_{0};
 };
 
+/// A first pass over everything but auto, for auto's table. Its rows are not reported. On every
+/// rank the text of the table, which rank 0 also writes to --tune.
+std::string tune(const Options& options, const World& world, Workspace& workspace,
+                 const Clocks& clocks, Transport& transport,
+                 const std::function<bool()>& interrupted) {
+  Options first = options;
+  std::erase(first.algorithms, "auto");
+  first.waits = false;
+  first.matmul.clear();
+  Meter meter{first, world, workspace, clocks, transport, interrupted};
+  std::vector<Row> rows;
+  for (const Series& series : expand(first, world)) {
+    if (!series.skip_reason.empty()) continue;
+    for (const Series::Size& size : series.sizes) {
+      std::vector<Meter::Task> tasks;
+      for (const Variant& variant : variants_of(series, first.in_place))
+        tasks.push_back({variant, choose(*variant.way, series.point, size.size_bytes).plan, {}});
+      std::ranges::move(meter.measure(series, size, tasks), std::back_inserter(rows));
+    }
+  }
+  std::string text;
+  on_rank_0(transport, [&] { text = to_text(write_choices(options.tune_file, rows, std::cout)); });
+  return transport.broadcast(text);
+}
+
 }  // namespace
 
-int run(const Options& options, const std::vector<std::string>& command_line, Transport& transport,
+int run(const Options& given, const std::vector<std::string>& command_line, Transport& transport,
         const std::function<bool()>& interrupted) {
+  Options options = given;
   compare_options(command_line, transport);
   if (!options.fault.empty()) check_fault(parse_fault(options.fault), transport);
   const int threads_per_rank = options.progress_thread ? 2 : 1;
@@ -241,11 +267,15 @@ int run(const Options& options, const std::vector<std::string>& command_line, Tr
         "--progress thread needs an MPI that gives MPI_THREAD_SERIALIZED, and this one does not; "
         "give --progress poll"};
   const World world = make_world(options, transport.rank(), hosts_of(transport));
-  const std::vector<Series> all = expand(options, world);
+  std::vector<Series> all = expand(options, world);
   const Memory memory = memory_of(options, all, world);
   check_memory(memory, transport.endpoints());
   const Clocks clocks = align_clocks(transport);
   Workspace workspace{world, options.fault, memory.max_bytes, memory.scratch_bytes, transport};
+  if (tunes_first(options)) {
+    options.tuning_text = tune(options, world, workspace, clocks, transport, interrupted);
+    all = expand(options, world);
+  }
   Meter meter{options, world, workspace, clocks, transport, interrupted};
   std::unique_ptr<Report> report;
   on_rank_0(transport, [&] {
@@ -266,7 +296,8 @@ int run(const Options& options, const std::vector<std::string>& command_line, Tr
   char code = '0';
   on_rank_0(transport, [&] {
     report->finish(true);
-    if (!options.tune_file.empty()) write_choices(options.tune_file, report->rows(), std::cout);
+    if (!options.tune_file.empty() && !tunes_first(options))
+      (void)write_choices(options.tune_file, report->rows(), std::cout);
     if (is_fault_left)
       std::cerr << "shardmark: --inject-fault " << options.fault
                 << " never happened: its rank made fewer such ops; give a smaller op\n";

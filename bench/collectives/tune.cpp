@@ -93,8 +93,8 @@ ChoiceTable make_choices(std::span<const Row> rows) {
   return ChoiceTable{std::move(chosen)};
 }
 
-void write_choices(const std::string& path, std::span<const Row> rows, std::ostream& out) {
-  const ChoiceTable table = make_choices(rows);
+ChoiceTable write_choices(const std::string& path, std::span<const Row> rows, std::ostream& out) {
+  ChoiceTable table = make_choices(rows);
   std::ofstream file{path};
   file << "# fastest algorithm by size, measured by shardmark-collectives --tune\n"
        << to_text(table) << std::flush;
@@ -106,6 +106,7 @@ void write_choices(const std::string& path, std::span<const Row> rows, std::ostr
     out << ": " << row.algorithm << '\n';
   }
   out << "# written to " << path << '\n' << std::flush;
+  return table;
 }
 
 }  // namespace shardmark::bench::collectives

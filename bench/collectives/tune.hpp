@@ -15,7 +15,8 @@ namespace shardmark::bench::collectives {
 /// at their geometric mean. Throws InputError when nothing was compared.
 [[nodiscard]] ChoiceTable make_choices(std::span<const Row> rows);
 
-/// Writes the table and prints its crossovers. Throws InputError when it cannot be written.
-void write_choices(const std::string& path, std::span<const Row> rows, std::ostream& out);
+/// Writes the table, prints its crossovers and returns it. Throws InputError when it cannot be
+/// written.
+ChoiceTable write_choices(const std::string& path, std::span<const Row> rows, std::ostream& out);
 
 }  // namespace shardmark::bench::collectives

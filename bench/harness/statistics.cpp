@@ -46,6 +46,7 @@ TimeSummary summarize(std::span<const double> samples_us) {
           .max = values.back(),
           .mean = mean,
           .cv_pct = mean > 0 ? 100 * deviation / mean : 0,
+          .p50_ci_pct = 100 * median_half_width(values),
           .samples = static_cast<int>(values.size())};
 }
 

@@ -81,6 +81,8 @@ TEST(CollectivesOptions, BadInputSaysWhatWouldWork) {
   EXPECT_THAT(problem_of_options({"all_reduce", "--algorithm", "rng"}), HasSubstr("mean ring?"));
   EXPECT_THAT(problem_of_options({"all_reduce", "--algorithm", "auto"}), HasSubstr("--tuning"));
   EXPECT_THAT(problem_of_options({"all_reduce", "--tune", "t"}), HasSubstr("--algorithm all"));
+  EXPECT_THAT(problem_of_options({"all_reduce", "--tune", "t", "--algorithm", "auto,ring"}),
+              HasSubstr("--algorithm all"));
   EXPECT_THAT(problem_of_options({"all_reduce", "-f", "-2"}), HasSubstr("for example -f 2"));
   EXPECT_THAT(problem_of_options({"all_reduce", "-b", "1T"}), HasSubstr("1024G for a T"));
   EXPECT_THAT(problem_of_options({"all_reduce", "--progress", "thread"}),

@@ -112,6 +112,10 @@ tuned_choice_is_used() {
   has table '^all_reduce,2,0,'
   expect 0 "$PROGRAM" all_reduce --ranks 2 -b 1K -e 64K -f 8 --algorithm auto --no-waits "${brief[@]}" --tuning table --out run
   [ "$(column chosen run | sort -u | head -1)" != "" ] || fail "auto does not say what it chose"
+  expect 0 mpi 2 all_reduce -b 1K -e 8K -f 8 --algorithm auto,all --no-waits "${brief[@]}" --tune table2 --out run2
+  has table2 '^all_reduce,2,0,'
+  has out '^# choice: all_reduce, 2 ranks, from 0 B'
+  [ "$(grep -c ',auto,' run2/results.csv)" -eq 4 ] || fail "not 4 rows of auto"
 }
 
 groups_and_overlap() {
