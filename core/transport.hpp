@@ -46,8 +46,9 @@ class Transport {
   /// Whether its functions may be called from several threads of this rank, one call at a time.
   [[nodiscard]] virtual bool may_change_thread() const { return true; }
 
-  /// Prepares communication of `group` (world ranks) on `lane`: one communicator per (group, lane).
-  /// Collective over the group's members, which call it in the same order; free when done before.
+  /// Prepares communication of `group` (world ranks) on `lane`: one communicator per (group,
+  /// channel_of(lane)), see core/record/channel.hpp. Collective over the group's members, which
+  /// call it in the same order; free when done before.
   virtual void connect(const Group& group, Lane lane) = 0;
   /// Starts a communication op on `lane`. At most one is in flight per lane, and the op's tensors
   /// stay untouched until `test` says it is done. Group and lane must be connected.

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the members of a group share on one lane. Part of transport_threads.
+// What the members of a group share on one channel. Part of transport_threads.
 
 #include "core/cpu/transport_threads.hpp"
 #include "core/error.hpp"
@@ -106,7 +106,7 @@ struct alignas(64) ThreadWorld::Mailbox {
   const std::byte* source{nullptr};
 };
 
-/// Where the members of a group meet on one lane. Both counters only grow: call number c is
+/// Where the members of a group meet on one channel. Both counters only grow: call number c is
 /// complete once `finished` has reached c * size, and a member posts call c + 1 only after that, so
 /// nobody overwrites a slot that somebody still reads.
 struct ThreadWorld::Meeting {
@@ -114,9 +114,9 @@ struct ThreadWorld::Meeting {
     Call call;
     std::atomic<std::uint64_t> num_calls{0};  ///< the member's collectives, counted once posted
   };
-  Meeting(const Group& members, Lane its_lane)
+  Meeting(const Group& members, Lane its_channel)
       : group{members},
-        lane{its_lane},
+        channel{its_channel},
         slots(static_cast<std::size_t>(members.size)),
         mailboxes(static_cast<std::size_t>(members.size) * static_cast<std::size_t>(members.size)) {
   }
@@ -127,7 +127,7 @@ struct ThreadWorld::Meeting {
   }
 
   Group group;
-  Lane lane;
+  Lane channel;
   std::vector<Slot> slots;
   std::vector<Mailbox> mailboxes;  ///< of each ordered pair
   alignas(64) std::atomic<std::uint64_t> arrived{0};

@@ -1,6 +1,7 @@
 #include "core/cpu/transport_mpi.hpp"
 
 #include "core/host.hpp"
+#include "core/record/channel.hpp"
 
 #include <malloc.h>
 #include <sched.h>
@@ -150,9 +151,9 @@ bool MpiTransport::may_change_thread() const {
   return provided >= MPI_THREAD_SERIALIZED;
 }
 
-const MpiTransport::Connection* MpiTransport::find(const Group& group, Lane lane) {
-  const auto& connections = connections_[index_of(lane)];
-  std::size_t& latest = latest_[index_of(lane)];
+const MpiTransport::Connection* MpiTransport::find(const Group& group, Lane channel) {
+  const auto& connections = connections_[index_of(channel)];
+  std::size_t& latest = latest_[index_of(channel)];
   if (latest < connections.size() && same_members(connections[latest].group, group))
     return &connections[latest];
   for (std::size_t i = 0; i < connections.size(); ++i)
@@ -163,28 +164,29 @@ const MpiTransport::Connection* MpiTransport::find(const Group& group, Lane lane
 void MpiTransport::connect(const Group& group, Lane lane) {
   SHARDMARK_CHECK(group.world_rank(group.position) == rank(), "rank ", rank(), " is not member ",
                   group.position, " of ", group.to_string());
-  if (find(group, lane) != nullptr) return;
+  const Lane channel = channel_of(lane);
+  if (find(group, channel) != nullptr) return;
   Connection connection{group, MPI_COMM_NULL};
   if (group.size > 1) {
-    meet(group, lane);
+    meet(group, channel);
     MPI_Group world = MPI_GROUP_NULL;
     MPI_Group members = MPI_GROUP_NULL;
     std::array<int, 3> range{group.first, group.world_rank(group.size - 1), group.stride};
     SHARDMARK_MPI(MPI_Comm_group(control_, &world));
     SHARDMARK_MPI(
         MPI_Group_range_incl(world, 1, reinterpret_cast<int(*)[3]>(range.data()), &members));
-    SHARDMARK_MPI(MPI_Comm_create_group(control_, members, static_cast<int>(index_of(lane)),
+    SHARDMARK_MPI(MPI_Comm_create_group(control_, members, static_cast<int>(index_of(channel)),
                                         &connection.communicator));
     SHARDMARK_MPI(MPI_Group_free(&members));
     SHARDMARK_MPI(MPI_Group_free(&world));
   }
-  connections_[index_of(lane)].push_back(connection);
+  connections_[index_of(channel)].push_back(connection);
 }
 
 /// A barrier of the members that does not block in MPI, as MPI_Comm_create_group would.
-void MpiTransport::meet(const Group& group, Lane lane) {
+void MpiTransport::meet(const Group& group, Lane channel) {
   std::vector<MPI_Request> requests;
-  const int tag = static_cast<int>(index_of(lane));
+  const int tag = static_cast<int>(index_of(channel));
   for (int member = 0; member < group.size; ++member) {
     const int peer = group.world_rank(member);
     if (peer == rank()) continue;
@@ -198,7 +200,7 @@ void MpiTransport::meet(const Group& group, Lane lane) {
                               MPI_STATUSES_IGNORE));
     if (done != 0) return;
     waiter.pause([&] {
-      return message("the members of ", group.to_string(), " to connect lane ", name_of(lane));
+      return message("the members of ", group.to_string(), " to connect lane ", name_of(channel));
     });
   }
 }
@@ -209,7 +211,7 @@ void MpiTransport::start(const Op& op, Lane lane) {
                   " is busy");
   const Group* group = group_of(op);
   SHARDMARK_CHECK(group != nullptr, name_of(op), " is not communication");
-  const Connection* connection = find(*group, lane);
+  const Connection* connection = find(*group, channel_of(lane));
   SHARDMARK_CHECK(connection != nullptr, group->to_string(), " is not connected on lane ",
                   name_of(lane));
   std::visit(overloaded{

@@ -136,8 +136,8 @@ class MpiTransport final : public Transport {
   [[nodiscard]] bool test_exchange() override;
 
   void gather_endpoints();
-  [[nodiscard]] const Connection* find(const Group& group, Lane lane);
-  void meet(const Group& group, Lane lane);
+  [[nodiscard]] const Connection* find(const Group& group, Lane channel);
+  void meet(const Group& group, Lane channel);
   [[nodiscard]] std::string describe(int rank) const;
   void send_notices();
   void look_for_notices();
@@ -146,8 +146,8 @@ class MpiTransport final : public Transport {
   MPI_Comm notices_{MPI_COMM_NULL};  ///< who gave up, and how ranks ended
   /// sum, prod, max and min of bf16, then of f16.
   std::array<MPI_Op, 8> half_ops_{};
-  std::array<std::vector<Connection>, num_lanes> connections_;
-  std::array<std::size_t, num_lanes> latest_{};  ///< of each lane: mostly the one that is wanted
+  std::array<std::vector<Connection>, num_lanes> connections_;  ///< by channel
+  std::array<std::size_t, num_lanes> latest_{};  ///< of each channel: mostly what is wanted
   std::array<Flight, num_lanes> flights_;
   MPI_Request exchange_request_{MPI_REQUEST_NULL};
   std::vector<Endpoint> endpoints_;

@@ -2,6 +2,7 @@
 
 #include "core/cpu/thread_meeting.hpp"
 #include "core/host.hpp"
+#include "core/record/channel.hpp"
 
 #include <unistd.h>
 
@@ -25,11 +26,11 @@ void ThreadWorld::finish(int rank) {
   ranks_[static_cast<std::size_t>(rank)].state.store(Rank::State::ended, std::memory_order_release);
 }
 
-ThreadWorld::Meeting& ThreadWorld::meeting(const Group& group, Lane lane) {
+ThreadWorld::Meeting& ThreadWorld::meeting(const Group& group, Lane channel) {
   const std::lock_guard lock{mutex_};
   for (const auto& meeting : meetings_)
-    if (meeting->lane == lane && same_members(meeting->group, group)) return *meeting;
-  return *meetings_.emplace_back(std::make_unique<Meeting>(group, lane));
+    if (meeting->channel == channel && same_members(meeting->group, group)) return *meeting;
+  return *meetings_.emplace_back(std::make_unique<Meeting>(group, channel));
 }
 
 std::string ThreadWorld::trouble_seen_by(int rank) const {
@@ -59,10 +60,10 @@ ThreadTransport::ThreadTransport(ThreadWorld& world, int rank)
 
 ThreadTransport::~ThreadTransport() = default;
 
-ThreadTransport::Connection* ThreadTransport::find(const Group& group, Lane lane) {
-  Connection*& latest = latest_[index_of(lane)];
+ThreadTransport::Connection* ThreadTransport::find(const Group& group, Lane channel) {
+  Connection*& latest = latest_[index_of(channel)];
   if (latest != nullptr && same_members(latest->group, group)) return latest;
-  for (Connection& connection : connections_[index_of(lane)])
+  for (Connection& connection : connections_[index_of(channel)])
     if (same_members(connection.group, group)) return latest = &connection;
   return nullptr;
 }
@@ -71,8 +72,9 @@ void ThreadTransport::connect(const Group& group, Lane lane) {
   SHARDMARK_CHECK(lane != Lane::compute, "communication cannot use the compute lane");
   SHARDMARK_CHECK(group.world_rank(group.position) == rank(), "rank ", rank(), " is not member ",
                   group.position, " of ", group.to_string());
-  if (find(group, lane) == nullptr)
-    connections_[index_of(lane)].push_back({group, &world_.meeting(group, lane), 0});
+  const Lane channel = channel_of(lane);
+  if (find(group, channel) == nullptr)
+    connections_[index_of(channel)].push_back({group, &world_.meeting(group, channel), 0});
 }
 
 void ThreadTransport::post(Flight& flight, Connection& connection, const ThreadWorld::Call& call) {
@@ -94,6 +96,9 @@ void ThreadTransport::post(Flight& flight, Connection& connection, const SendRec
   flight.inbox = message.from < 0 ? nullptr : &connection.meeting->mailbox(message.from, me);
   flight.outbox = message.to < 0 ? nullptr : &connection.meeting->mailbox(me, message.to);
   if (flight.outbox == nullptr) return;
+  SHARDMARK_CHECK(flight.outbox->state.load(std::memory_order_acquire) == Mailbox::State::empty,
+                  "two lanes send to member ", message.to, " of ", connection.group.to_string(),
+                  " at once");
   flight.outbox->dtype = message.x.dtype;
   flight.outbox->numel = message.x.numel();
   flight.outbox->source = message.x.data;
@@ -105,7 +110,7 @@ void ThreadTransport::start(const Op& op, Lane lane) {
   SHARDMARK_CHECK(flight.connection == nullptr, "lane ", name_of(lane), " is busy");
   const Group* group = group_of(op);
   SHARDMARK_CHECK(group != nullptr, name_of(op), " is not communication");
-  Connection* connection = find(*group, lane);
+  Connection* connection = find(*group, channel_of(lane));
   SHARDMARK_CHECK(connection != nullptr, group->to_string(), " is not connected on lane ",
                   name_of(lane));
   count(op);

@@ -39,7 +39,7 @@ class ThreadWorld {
     std::string what;  ///< written before `state` becomes `failed`
   };
 
-  [[nodiscard]] Meeting& meeting(const Group& group, Lane lane);
+  [[nodiscard]] Meeting& meeting(const Group& group, Lane channel);
   [[nodiscard]] std::string trouble_seen_by(int rank) const;
 
   int size_;
@@ -86,7 +86,7 @@ class ThreadTransport final : public Transport {
   void start_exchange(std::span<const std::byte> mine, std::span<std::byte> all) override;
   [[nodiscard]] bool test_exchange() override;
 
-  [[nodiscard]] Connection* find(const Group& group, Lane lane);
+  [[nodiscard]] Connection* find(const Group& group, Lane channel);
   void post(Flight& flight, Connection& connection, const ThreadWorld::Call& call);
   void post(Flight& flight, Connection& connection, const SendRecv& message);
   /// True once all members have done their parts, or the message's two sides.
@@ -107,8 +107,8 @@ class ThreadTransport final : public Transport {
   void reduce_part(const Connection& connection);
 
   ThreadWorld& world_;
-  std::array<std::deque<Connection>, num_lanes> connections_;
-  std::array<Connection*, num_lanes> latest_{};  ///< of each lane: mostly the one that is wanted
+  std::array<std::deque<Connection>, num_lanes> connections_;  ///< by channel
+  std::array<Connection*, num_lanes> latest_{};  ///< of each channel: mostly what is wanted
   std::array<Flight, num_lanes> flights_;
   Connection exchange_connection_;
   Flight exchange_flight_;

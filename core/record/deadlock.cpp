@@ -156,8 +156,8 @@ class LaneRunner {
     std::string text = message(group.to_string(), ", not reached by rank");
     for (int member = 0; member < group.size; ++member) {
       const std::size_t rank = static_cast<std::size_t>(group.world_rank(member));
-      if (std::ranges::find(arrived, index(rank, lane)) == arrived.end())
-        text += ' ' + std::to_string(rank);
+      const auto is_its_lane = [&](std::size_t other) { return other / num_lanes == rank; };
+      if (std::ranges::none_of(arrived, is_its_lane)) text += ' ' + std::to_string(rank);
     }
     return text;
   }

@@ -146,6 +146,25 @@ void compare_members(const Channel& channel, Problems& problems) {
   }
 }
 
+/// Of the two lanes of a channel a rank uses one for each kind of call: they have no order.
+void check_lane(const Channel& channel, int rank, const Calls& calls, Problems& problems) {
+  const auto other = std::ranges::find_if(
+      calls, [&](const OpRecord* call) { return call->lane != calls.front()->lane; });
+  if (other == calls.end()) return;
+  problems.push_back(message(channel.group.to_string(), " lane ", name_of(channel.lane), ": rank ",
+                             rank, " submits ", describe(*calls.front()), " on lane ",
+                             name_of(calls.front()->lane), " and ", describe(**other), " on lane ",
+                             name_of((*other)->lane), ", which have no order"));
+}
+
+void check_lanes(const Channel& channel, Problems& problems) {
+  for (const auto& [rank, calls] : channel.calls) check_lane(channel, rank, calls, problems);
+  for (const auto& [pair, messages] : channel.messages) {
+    check_lane(channel, channel.group.world_rank(pair.first), messages.sent, problems);
+    check_lane(channel, channel.group.world_rank(pair.second), messages.received, problems);
+  }
+}
+
 std::string describe_side(const Calls& calls, std::size_t at, bool sends) {
   if (at >= calls.size()) return "nothing";
   const auto& o = std::get<SendRecv>(calls[at]->op);
@@ -203,7 +222,7 @@ std::map<ChannelKey, Channel> collect(std::span<const std::vector<OpRecord>> ran
                                    group->position, " of ", group->to_string(),
                                    ", which is another rank"));
       auto [at, is_new] = channels.try_emplace(channel_key(*group, record.lane));
-      if (is_new) at->second = Channel{*group, record.lane, &record, {}, {}};
+      if (is_new) at->second = Channel{*group, channel_of(record.lane), &record, {}, {}};
       add_call(at->second, rank, record, problems);
     }
   }
@@ -224,6 +243,7 @@ std::vector<std::string> check_matching(std::span<const std::vector<OpRecord>> r
     if (all_members_exist(channel.group, ranks.size())) {
       compare_members(channel, problems);
       compare_messages(channel, problems);
+      check_lanes(channel, problems);
     } else {
       problems.push_back(message(channel.group.to_string(), " lane ", name_of(channel.lane),
                                  " has a member outside ranks 0 to ",

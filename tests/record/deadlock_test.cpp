@@ -136,6 +136,26 @@ TEST(Deadlock, ACycleOfSendsThatWaitIsCaught) {
                                  "receive on tp[0,1,2]"));
 }
 
+/// Every rank sends on one lane and receives on another.
+void pass_on(Rank& rank, Lane sending, Lane receiving) {
+  const Buffer x = rank.allocate({4}, DType::f32, Category::activation);
+  const Buffer y = rank.allocate({4}, DType::f32, Category::activation);
+  const Group group = rank.group(Axis::tp);
+  send_recv(rank, x.tensor(), (group.position + 1) % 3, {}, -1, group, sending);
+  send_recv(rank, {}, -1, y.tensor(), (group.position + 2) % 3, group, receiving);
+}
+
+TEST(Deadlock, TheLanesOfAPipelineMeetInTheirDirection) {
+  const auto problems = [](Lane sending, Lane receiving) {
+    return find_deadlock(
+        Recorded(ring, [&](Rank& rank) { pass_on(rank, sending, receiving); }).ops);
+  };
+  EXPECT_THAT(problems(Lane::pp_fwd_send, Lane::pp_fwd_recv), IsEmpty());
+  EXPECT_THAT(problems(Lane::pp_bwd_send, Lane::pp_bwd_recv), IsEmpty());
+  EXPECT_THAT(problems(Lane::pp_fwd_send, Lane::pp_bwd_recv), testing::SizeIs(6));
+  EXPECT_THAT(problems(Lane::pp_fwd_send, Lane::cp), testing::SizeIs(6));
+}
+
 TEST(Deadlock, ADroppedReceiveIsCaught) {
   Recorded recorded{ring, [](Rank& rank) { pass_on(rank, true, 1); }};
   recorded.ops[1].erase(recorded.ops[1].begin());

@@ -188,5 +188,48 @@ TEST(Matching, MessagesAreMatchedByPairsInOrder) {
               Contains(HasSubstr("with member 3 of tp[0,1,2], which has none")));
 }
 
+/// Position 0 sends forward, 1 receives, 2 sends again; the same backward from 3 on.
+void pipeline_messages(Rank& rank) {
+  const Group group = rank.group(Axis::tp);
+  const Buffer x = rank.allocate({4}, DType::f32, Category::activation);
+  const Buffer y = rank.allocate({4}, DType::f32, Category::activation);
+  const int next = (group.position + 1) % 3, previous = (group.position + 2) % 3;
+  const auto pass_on = [&](int to, Lane sending, int from, Lane receiving) {
+    send_recv(rank, x.tensor(), to, {}, -1, group, sending);
+    send_recv(rank, {}, -1, y.tensor(), from, group, receiving);
+    send_recv(rank, x.tensor().row_block(0, 2), to, {}, -1, group, sending);
+    send_recv(rank, {}, -1, y.tensor().row_block(0, 2), from, group, receiving);
+  };
+  pass_on(next, Lane::pp_fwd_send, previous, Lane::pp_fwd_recv);
+  pass_on(previous, Lane::pp_bwd_send, next, Lane::pp_bwd_recv);
+}
+
+TEST(Matching, TheLanesOfAPipelineMeetInTheirDirection) {
+  const auto problems = [](const auto& change) {
+    Recorded recorded{three_ranks, pipeline_messages};
+    change(recorded.ops[1]);
+    return check_matching(recorded.ops);
+  };
+  EXPECT_THAT(problems([](Records&) {}), IsEmpty());
+  EXPECT_THAT(problems([](Records& ops) { std::swap(ops[0], ops[2]); }),
+              ElementsAre(HasSubstr("lane pp_fwd_send, message 0 from rank 1 to rank 2: sends 8 "
+                                    "bytes f32 at #2 - send_recv, receives 16 bytes")));
+  EXPECT_THAT(problems([](Records& ops) { ops.erase(ops.begin() + 7); }),
+              ElementsAre(HasSubstr("lane pp_bwd_send, message 1 from rank 2 to rank 1: sends 8 "
+                                    "bytes f32 at #6 - send_recv, receives nothing")));
+  EXPECT_THAT(problems([](Records& ops) { ops[1].lane = Lane::pp_bwd_recv; }),
+              Contains(HasSubstr("lane pp_fwd_send, message 0 from rank 0 to rank 1")));
+}
+
+/// Which of two messages comes first is nowhere said if they leave on the two lanes of a channel.
+TEST(Matching, OneWayUsesOneLane) {
+  Recorded recorded{three_ranks, pipeline_messages};
+  recorded.ops[1][2].lane = Lane::pp_fwd_recv;
+  EXPECT_THAT(check_matching(recorded.ops),
+              ElementsAre("tp[0,1,2] lane pp_fwd_send: rank 1 submits #0 - send_recv on lane "
+                          "pp_fwd_send and #2 - send_recv on lane pp_fwd_recv, which have no "
+                          "order"));
+}
+
 }  // namespace
 }  // namespace shardmark::test

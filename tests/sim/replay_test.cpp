@@ -152,13 +152,6 @@ TEST(Replay, AMessageToOneselfAndAGroupOfOneWaitForNobody) {
   EXPECT_EQ(ends(replay(recorded.ops, simple_cost), 0), (Times{5, 8}));
 }
 
-/// Neighbouring stages talk on lanes of their boundary's own, so that a stage receives while it
-/// sends.
-Lane lane_of(bool forward, int boundary) {
-  if (forward) return boundary % 2 == 0 ? Lane::pp_fwd_send : Lane::pp_fwd_recv;
-  return boundary % 2 == 0 ? Lane::pp_bwd_send : Lane::pp_bwd_recv;
-}
-
 /// A stage of 1F1B, or of GPipe: `warm_up` forwards before backwards and forwards take turns.
 void pipeline_stage(Rank& rank, int num_micro, int warm_up) {
   constexpr int forward_ns = 10, backward_ns = 20;
@@ -169,13 +162,13 @@ void pipeline_stage(Rank& rank, int num_micro, int warm_up) {
     const bool sends = forward ? stage < last : stage > 0;
     const int from = forward ? stage - 1 : stage + 1, to = forward ? stage + 1 : stage - 1;
     if (receives) {
-      const Lane lane = lane_of(forward, std::min(from, stage));
+      const Lane lane = forward ? Lane::pp_fwd_recv : Lane::pp_bwd_recv;
       w.receive(from, 0, lane);
       rank.order(lane, Lane::compute);
     }
     w.work(forward ? forward_ns : backward_ns);
     if (sends) {
-      const Lane lane = lane_of(forward, std::min(to, stage));
+      const Lane lane = forward ? Lane::pp_fwd_send : Lane::pp_bwd_send;
       rank.order(Lane::compute, lane);
       w.send(to, 0, lane);
     }

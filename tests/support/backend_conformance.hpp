@@ -109,11 +109,112 @@ inline void a_progress_thread_changes_no_result(Transport& transport) {
   if (transport.may_change_thread()) overlap_blocks(transport, true);
 }
 
+/// A pipeline with `chunks` stages on each rank, in the order of 1F1B or, with several, all
+/// forwards first. Stage s adds s + 1 to what comes forward and to what comes back; the last one
+/// sends back what has arrived. Only fences order the lanes.
+class Pipeline {
+ public:
+  Pipeline(Transport& transport, int chunks)
+      : cpu_{transport}, chunks_{chunks}, num_micro_{2 * cpu_.tp.size} {
+    for (const Lane lane :
+         {Lane::pp_fwd_send, Lane::pp_fwd_recv, Lane::pp_bwd_send, Lane::pp_bwd_recv})
+      transport.connect(cpu_.tp, lane);
+    for (int pass = 0; pass < num_passes(); ++pass)
+      for (std::vector<Buffer>* buffers : {&x_, &y_, &dy_, &dx_})
+        buffers->push_back(allocate(1 + pass % num_micro_));
+    for (int chunk = 0; chunk < chunks_; ++chunk) {
+      biases_.push_back(allocate(1));
+      fill(cpu_.rank, biases_.back().tensor(), static_cast<float>(stage(chunk) + 1));
+    }
+  }
+  void run() {
+    const int warm_up = chunks_ > 1 ? num_passes() : cpu_.tp.size - 1 - cpu_.tp.position;
+    for (int done = 0; done < num_passes() + warm_up; ++done) {
+      if (done < num_passes()) forward(done / num_micro_, done % num_micro_);
+      const int back = done - warm_up;
+      if (back >= 0) backward(chunks_ - 1 - back / num_micro_, back % num_micro_);
+    }
+  }
+  void check() {
+    const int last = chunks_ * cpu_.tp.size - 1;
+    const auto sum = [](int from, int to) { return (to + from + 2) * (to - from + 1) / 2; };
+    for (int chunk = 0; chunk < chunks_; ++chunk)
+      for (int micro = 0; micro < num_micro_; ++micro) {
+        const int s = stage(chunk);
+        const auto expect = [&](const std::vector<Buffer>& buffers, const char* what, int value) {
+          cpu_.expect(at(buffers, chunk, micro),
+                      message(what, " of stage ", s, ", micro-batch ", micro),
+                      [&](std::int64_t) { return value; });
+        };
+        expect(y_, "output", micro + sum(0, s));
+        expect(dx_, "gradient", micro + sum(0, last) + sum(s, last));
+      }
+  }
+
+ private:
+  [[nodiscard]] int num_passes() const { return chunks_ * num_micro_; }
+  [[nodiscard]] int stage(int chunk) const { return chunk * cpu_.tp.size + cpu_.tp.position; }
+  [[nodiscard]] Buffer allocate(int rows) {
+    return cpu_.rank.allocate({rows, 700}, DType::f32, Category::activation);
+  }
+  [[nodiscard]] Tensor at(const std::vector<Buffer>& buffers, int chunk, int micro) const {
+    return buffers[static_cast<std::size_t>(chunk * num_micro_ + micro)].tensor();
+  }
+  [[nodiscard]] Tensor bias(int chunk) const {
+    return biases_[static_cast<std::size_t>(chunk)].tensor();
+  }
+  void forward(int chunk, int micro) {
+    const Tensor x = at(x_, chunk, micro), y = at(y_, chunk, micro);
+    if (stage(chunk) == 0)
+      fill(cpu_.rank, x, static_cast<float>(micro));
+    else
+      receive(x, -1, Lane::pp_fwd_recv);
+    add_bias(cpu_.rank, x, bias(chunk), y);
+    if (stage(chunk) + 1 < chunks_ * cpu_.tp.size) send(y, 1, Lane::pp_fwd_send);
+  }
+  void backward(int chunk, int micro) {
+    const Tensor dy = at(dy_, chunk, micro), dx = at(dx_, chunk, micro);
+    if (stage(chunk) + 1 == chunks_ * cpu_.tp.size)
+      copy(cpu_.rank, at(y_, chunk, micro), dy);
+    else
+      receive(dy, 1, Lane::pp_bwd_recv);
+    add_bias(cpu_.rank, dy, bias(chunk), dx);
+    if (stage(chunk) > 0) send(dx, -1, Lane::pp_bwd_send);
+  }
+  [[nodiscard]] int neighbour(int distance) const {
+    return (cpu_.tp.position + distance + cpu_.tp.size) % cpu_.tp.size;
+  }
+  void receive(const Tensor& tensor, int distance, Lane lane) {
+    send_recv(cpu_.rank, {}, -1, tensor, neighbour(distance), cpu_.tp, lane);
+    cpu_.rank.order(lane, Lane::compute);
+  }
+  void send(const Tensor& tensor, int distance, Lane lane) {
+    cpu_.rank.order(Lane::compute, lane);
+    send_recv(cpu_.rank, tensor, neighbour(distance), {}, -1, cpu_.tp, lane);
+  }
+
+  CpuRank cpu_;
+  int chunks_, num_micro_;
+  std::vector<Buffer> x_, y_, dy_, dx_;  ///< [chunk * num_micro + micro]
+  std::vector<Buffer> biases_;           ///< by chunk
+};
+
+inline void run_pipeline(Transport& transport, int chunks) {
+  if (transport.size() == 1) return;
+  Pipeline pipeline{transport, chunks};
+  pipeline.run();
+  pipeline.check();
+}
+inline void stages_pass_micro_batches_on(Transport& transport) { run_pipeline(transport, 1); }
+inline void chunks_pass_micro_batches_round(Transport& transport) { run_pipeline(transport, 2); }
+
 inline constexpr Check backend_checks[] = {
     {"submitted_reductions_are_exact", submitted_reductions_are_exact},
     {"fences_order_lanes", fences_order_lanes},
     {"overlapped_blocks_equal_one_piece", overlapped_blocks_equal_one_piece},
     {"a_progress_thread_changes_no_result", a_progress_thread_changes_no_result},
+    {"stages_pass_micro_batches_on", stages_pass_micro_batches_on},
+    {"chunks_pass_micro_batches_round", chunks_pass_micro_batches_round},
 };
 
 }  // namespace shardmark::conformance

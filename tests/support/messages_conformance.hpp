@@ -118,4 +118,61 @@ inline void messages_on_lanes_are_independent(Transport& transport) {
   }
 }
 
+/// A pipeline's neighbours: every rank sends and receives in both directions at once, each message
+/// between the two lanes of its direction. If it `wraps`, the last rank and the first are
+/// neighbours as well, as in interleaved schedules; of two ranks each is then before and behind
+/// the other.
+inline void neighbours_talk(Transport& transport, bool wraps) {
+  constexpr Lane lanes[] = {Lane::pp_fwd_send, Lane::pp_fwd_recv, Lane::pp_bwd_send,
+                            Lane::pp_bwd_recv};
+  Group group;
+  for (const Lane lane : lanes) group = connected_world(transport, lane);
+  if (group.size == 1) return;
+  const auto neighbour = [&](int distance) {
+    const int member = group.position + distance;
+    if (wraps) return (member + group.size) % group.size;
+    return member < group.size ? member : -1;
+  };
+  const int next = neighbour(1);
+  const int previous = neighbour(-1);
+  const int peers[] = {next, previous, previous, next};
+  for (int round = 0; round < 30; ++round) {
+    const std::int64_t forward = round * 997 % 3001;
+    const std::int64_t backward = (round * 997 + 1500) % 3001;
+    Data data[] = {{DType::f32, forward},
+                   {DType::f32, forward},
+                   {DType::i32, backward},
+                   {DType::i32, backward}};
+    const auto value = [&](int sender, std::size_t lane, std::int64_t i) {
+      return value_at(sender + 3 * round + (lane < 2 ? 0 : 1), i);
+    };
+    const auto turn = [&](int step) {
+      return static_cast<std::size_t>(step + transport.rank() + round) % 4;
+    };
+    for (int step = 0; step < 4; ++step) {
+      const std::size_t i = turn(step);
+      const bool sends = i % 2 == 0;
+      if (peers[i] < 0) continue;
+      if (sends) data[i].fill([&](std::int64_t e) { return value(group.position, i, e); });
+      const Tensor& tensor = data[i].tensor();
+      transport.start(sends ? SendRecv{tensor, {}, group, peers[i], -1}
+                            : SendRecv{{}, tensor, group, -1, peers[i]},
+                      lanes[i]);
+    }
+    for (int step = 4; step-- > 0;)
+      if (peers[turn(step)] >= 0) finish(transport, lanes[turn(step)]);
+    for (const std::size_t i : {1U, 3U})
+      if (peers[i] >= 0)
+        data[i].expect(transport, message(name_of(lanes[i]), ", round ", round),
+                       [&](std::int64_t e) { return value(peers[i], i, e); });
+  }
+}
+
+inline void stages_send_while_they_receive(Transport& transport) {
+  neighbours_talk(transport, false);
+}
+inline void the_last_stage_sends_to_the_first(Transport& transport) {
+  neighbours_talk(transport, true);
+}
+
 }  // namespace shardmark::conformance

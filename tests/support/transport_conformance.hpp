@@ -194,6 +194,8 @@ inline constexpr Check checks[] = {
     {"messages_and_collectives_alternate", messages_and_collectives_alternate},
     {"large_messages_arrive", large_messages_arrive},
     {"messages_on_lanes_are_independent", messages_on_lanes_are_independent},
+    {"stages_send_while_they_receive", stages_send_while_they_receive},
+    {"the_last_stage_sends_to_the_first", the_last_stage_sends_to_the_first},
     {"members_end_with_identical_bits", members_end_with_identical_bits},
     {"groups_are_independent", groups_are_independent},
     {"lanes_are_independent", lanes_are_independent},

@@ -110,6 +110,17 @@ TEST(ThreadTransport, MessagesThatDoNotMatchNameBothRanks) {
                         "it on tp[0,1]"));
 }
 
+TEST(ThreadTransport, TwoLanesThatSendToOneMemberAtOnceAreAnError) {
+  const std::string text = error_of(2, [](Transport& transport) {
+    const Group group = conformance::connected_world(transport, Lane::pp_fwd_send);
+    conformance::Data x{DType::f32, 4};
+    if (transport.rank() == 1) return transport.barrier();
+    transport.start(SendRecv{x.tensor(), {}, group, 1, -1}, Lane::pp_fwd_send);
+    transport.start(SendRecv{x.tensor(), {}, group, 1, -1}, Lane::pp_fwd_recv);
+  });
+  EXPECT_THAT(text, HasSubstr("two lanes send to member 1 of tp[0,1] at once"));
+}
+
 TEST(ThreadTransport, AMessageToAFailedRankIsTakenBack) {
   std::string seen;
   EXPECT_EQ(
