@@ -27,12 +27,12 @@ const LayerConfig& layer(const Row& row) { return row.result.config.layer; }
 const ModelShape& shape(const Row& row) { return layer(row).shape; }
 const Parallel& parallel(const Row& row) { return layer(row).parallel; }
 const ContextParallel& context(const Row& row) { return parallel(row).context; }
+const PipelineConfig& pipeline(const Row& row) { return layer(row).pipeline; }
 
-std::string seqlens_text(const ModelShape& shape) {
-  std::string joined;
-  for (const std::int64_t length : shape.seqlens)
-    joined += (joined.empty() ? "" : "+") + text(length);
-  return joined;
+std::string joined(const std::vector<std::int64_t>& numbers) {
+  std::string all;
+  for (const std::int64_t number : numbers) all += (all.empty() ? "" : "+") + text(number);
+  return all;
 }
 
 using enum Column::Holds;
@@ -50,13 +50,29 @@ std::vector<Column> identity_columns() {
       {"transport", "", "threads (ranks are threads of one process) or mpi", key,
        [](R r) { return text(r.run.transport); }},
       {"model", "", "model whose shape it is; empty for a shape of one's own", key,
-       [](R r) { return text(r.result.config.model); }, Of::tp},
+       [](R r) { return text(r.result.config.model); }, Of::models},
       {"op_or_block", "",
        "linear-column, linear-row, mlp, attention, block or model; attention-core is attention "
        "alone",
        key, [](R r) { return text(name_of(layer(r).block)); }},
       {"phase", "", "fwd, bwd, or step (both, no optimizer)", key,
        [](R r) { return text(name_of(r.result.config.phase)); }},
+      {"schedule", "", "order of forwards and backwards, or the file that it is from", key,
+       [](R r) { return text(pipeline(r).schedule_name); }, Of::pp},
+      {"pp", "ranks", "pipeline degree", key, [](R r) { return text(parallel(r).pp.size); },
+       Of::pp},
+      {"vpp", "", "stages of a rank (chunks)", key, [](R r) { return text(pipeline(r).chunks); },
+       Of::pp},
+      {"microbatches", "", "micro-batches of an iteration", key,
+       [](R r) { return text(pipeline(r).micro); }, Of::pp},
+      {"dp", "ranks", "copies of the pipeline, whose gradients are summed", key,
+       [](R r) { return text(parallel(r).dp.size); }, Of::pp},
+      {"p2p", "", "messages: split, merged, or none (pp 1)", key,
+       [](R r) { return r.result.config.p2p; }, Of::pp},
+      {"balance", "", "how blocks became stages: count, measured, or the split that was given", key,
+       [](R r) { return r.result.config.balance; }, Of::pp},
+      {"split", "", "blocks of each stage, joined by '+'", always,
+       [](R r) { return joined(pipeline(r).blocks); }, Of::pp},
       {"tp", "ranks", "tensor-parallel degree", key, [](R r) { return text(r.result.tp()); }},
       {"cp", "ranks", "context-parallel degree", key, [](R r) { return text(context(r).cp.size); },
        Of::cp},
@@ -95,7 +111,9 @@ std::vector<Column> identity_columns() {
 
 std::vector<Column> shape_columns() {
   return {
-      {"batch", "sequences", "", key, [](R r) { return text(shape(r).batch); }},
+      {"batch", "sequences", "", key, [](R r) { return text(shape(r).batch); }, Of::layers},
+      {"batch", "sequences", "of a micro-batch", key, [](R r) { return text(shape(r).batch); },
+       Of::pp},
       {"seq", "tokens", "tokens of one sequence", key, [](R r) { return text(shape(r).seq); }},
       {"hidden", "", "hidden width", key, [](R r) { return text(shape(r).hidden); }},
       {"heads", "", "query heads", key, [](R r) { return text(shape(r).heads); }},
@@ -105,9 +123,9 @@ std::vector<Column> shape_columns() {
       {"ffn", "", "inner width of the MLP, or the linear's split width", key,
        [](R r) { return text(shape(r).ffn); }},
       {"layers", "", "blocks (op_or_block = model)", key, [](R r) { return text(shape(r).layers); },
-       Of::tp},
+       Of::models},
       {"vocab", "", "vocabulary, padded (op_or_block = model)", key,
-       [](R r) { return text(shape(r).vocab); }, Of::tp},
+       [](R r) { return text(shape(r).vocab); }, Of::models},
       {"mlp", "", "gelu or swiglu", key, [](R r) { return text(name_of(shape(r).mlp)); }},
       {"gelu", "", "erf or tanh", key, [](R r) { return text(name_of(shape(r).gelu)); }},
       {"norm", "", "layer or rms", key, [](R r) { return text(name_of(shape(r).norm)); }},
@@ -121,7 +139,7 @@ std::vector<Column> shape_columns() {
       {"window", "tokens", "a query sees keys less than this far away; 0: no limit", key,
        [](R r) { return text(shape(r).window); }, Of::cp},
       {"seqlens", "tokens", "packed sequences, joined by '+'; empty: one", key,
-       [](R r) { return seqlens_text(shape(r)); }, Of::cp},
+       [](R r) { return joined(shape(r).seqlens); }, Of::cp},
   };
 }
 

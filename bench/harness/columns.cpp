@@ -12,12 +12,13 @@ namespace shardmark::bench {
 namespace {
 
 std::vector<Column> columns_of(Tool tool) {
-  const Column::Of other = tool == Tool::tp ? Column::Of::cp : Column::Of::tp;
+  const unsigned mine = 1U << static_cast<unsigned>(tool);
   std::vector<Column> all;
   for (auto part :
        {identity_columns(), shape_columns(), time_columns(), rate_columns(), quality_columns()})
-    std::ranges::copy_if(part, std::back_inserter(all),
-                         [&](const Column& column) { return column.of != other; });
+    std::ranges::copy_if(part, std::back_inserter(all), [&](const Column& column) {
+      return (static_cast<unsigned>(column.of) & mine) != 0;
+    });
   return all;
 }
 
@@ -48,8 +49,8 @@ double mean(const Row& row, double RankWork::*value) {
 }
 
 std::span<const Column> result_columns(Tool tool) {
-  static const std::array<std::vector<Column>, 2> columns{columns_of(Tool::tp),
-                                                          columns_of(Tool::cp)};
+  static const std::array<std::vector<Column>, 3> columns{
+      columns_of(Tool::tp), columns_of(Tool::cp), columns_of(Tool::pp)};
   return columns[static_cast<std::size_t>(tool)];
 }
 
@@ -92,7 +93,7 @@ std::string row_key(const Row& row) {
 
 std::string columns_markdown(Tool tool) {
   const std::string head = "| Column | Unit | Meaning |\n|---|---|---|\n";
-  const std::string_view of = tool == Tool::cp ? " of shardmark-cp" : "";
+  const std::string of = tool == Tool::tp ? "" : fmt::format(" of {}", name_of(tool));
   std::string table = fmt::format("### results.csv{}\n\n{}", of, head);
   for (const Column& column : result_columns(tool)) table += markdown_row(column);
   table += fmt::format(

@@ -31,12 +31,19 @@ struct Column {
   enum class Holds : std::uint8_t { key, always, measured, communicating };
 
   /// Whose files have it.
-  enum class Of : std::uint8_t { both, tp, cp };
+  enum class Of : std::uint8_t {
+    tp = 1,
+    cp = 2,
+    pp = 4,
+    layers = tp | cp,
+    models = tp | pp,
+    all = 7
+  };
 
   std::string name, unit, meaning;
   Holds holds{Holds::always};
   std::string (*value)(const Row&){nullptr};
-  Of of{Of::both};
+  Of of{Of::all};
 
   [[nodiscard]] std::string cell(const Row& row) const;
 };

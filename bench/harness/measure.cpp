@@ -1,5 +1,6 @@
 #include "bench/harness/measure.hpp"
 
+#include "bench/harness/pipeline_meter.hpp"
 #include "bench/harness/probes.hpp"
 #include "bench/harness/session.hpp"
 #include "bench/harness/statistics.hpp"
@@ -288,6 +289,12 @@ class Runner::Measurement {
     if (iteration_us > row_us) return 1;
     return static_cast<int>(std::clamp(row_us / 2 / iteration_us, 3.0, 9.0));
   }
+  /// A bubble is a median over at least 15, unless those take over three times as long as a row.
+  [[nodiscard]] int num_profiled() const {
+    if (!config_.layer.is_pipeline()) return num_side_samples();
+    const double fit = 3 * options_.max_time_s * 1e6 / std::max(result_time_us(), 1.0);
+    return static_cast<int>(std::clamp(fit, 1.0, 15.0));
+  }
   [[nodiscard]] double result_time_us() const { return outcome_.result.time.p50; }
 
   void baselines() {
@@ -325,13 +332,16 @@ class Runner::Measurement {
     std::vector<ProfiledIteration> iterations;
     std::vector<TimeSplit> splits;
     std::vector<double> plain_us, profiled_us, windows_us, comp_us, comm_us;
-    for (int i = 0; i < num_side_samples(); ++i) {
+    std::optional<PipelineMeter> pipeline;
+    if (config_.layer.is_pipeline()) pipeline.emplace(config_, options_, num_active_, transport_);
+    for (int i = 0; i < num_profiled(); ++i) {
       plain_us.push_back(take_sample(1));
       auto [iteration, split] = profile_once();
       windows_us.push_back(maximum(split.window_us));
       profiled_us.push_back(maximum(split.window_us - closing_wait_us(iteration)));
       comp_us.push_back(split.comp_us);
       comm_us.push_back(split.comm_us);
+      if (pipeline) pipeline->add(iteration);
       iterations.push_back(std::move(iteration));
       splits.push_back(split);
     }
@@ -344,6 +354,7 @@ class Runner::Measurement {
     std::ranges::sort(order, {}, [&](std::size_t i) { return windows_us[i]; });
     const std::size_t middle = order[order.size() / 2];
     gather_profile(iterations[middle], splits[middle]);
+    if (pipeline) result().pipeline = pipeline->result();
   }
 
   /// The window ends with a barrier; an iteration's own time ends before it.
@@ -402,6 +413,7 @@ class Runner::Measurement {
         fail(message("rank ", rank, ": the parts of the window leave ", split.residual_us, " of ",
                      split.window_us, " us unexplained (limit 0.1 %)"));
     }
+    if (result().pipeline && !result().pipeline->problem.empty()) fail(result().pipeline->problem);
     const bool plans = !options_.plans.algorithms.empty();
     const double expected = plans ? bytes_planned_ : result().bytes_analytic;
     if (std::abs(result().bytes_observed - expected) > 0.5)

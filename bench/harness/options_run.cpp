@@ -10,6 +10,11 @@
 namespace shardmark::bench {
 namespace {
 
+/// The text that is for the program.
+std::string_view by_tool(Tool tool, std::string_view tp, std::string_view cp, std::string_view pp) {
+  return tool == Tool::tp ? tp : tool == Tool::cp ? cp : pp;
+}
+
 std::string list_models() {
   std::string text;
   for (const ModelPreset& preset : model_presets()) {
@@ -62,17 +67,18 @@ void add_launch_options(CommandLine& line, Options& options) {
             "threads"},
            set_choice<TransportKind>(options.transport, {{"threads", TransportKind::threads},
                                                          {"mpi", TransportKind::mpi}}));
-  line.add("--ranks",
-           {"N", "ranks to start with --transport threads",
-            options.tool == Tool::cp ? "the largest --cp x --tp, or the cores, at most 8"
-                                     : "the largest --tp, or the cores, at most 8",
-            "2"},
-           set_count(options.ranks, 1));
+  line.add(
+      "--ranks",
+      {"N", "ranks to start with --transport threads",
+       message("the largest ", by_tool(options.tool, "--tp", "--cp x --tp", "--pp x --tp x --dp"),
+               ", or the cores, at most 8"),
+       "2"},
+      set_count(options.ranks, 1));
   line.add("--algorithm",
            {"AXIS=NAME,...",
             "do the collectives of an axis by one of our own algorithms (list of "
             "shardmark-collectives), or by auto: what the table of --tuning says",
-            "the transport's own", message(options.tool == Tool::cp ? "cp" : "tp", "=ring")},
+            "the transport's own", message(by_tool(options.tool, "tp", "cp", "dp"), "=ring")},
            [&options](std::string_view option, const std::string& text) {
              try {
                options.runner.plans.algorithms = parse_axis_algorithms(text);
@@ -94,7 +100,7 @@ void add_launch_options(CommandLine& line, Options& options) {
            set_count(options.runner.threads_per_rank, 1));
   line.add("--fill",
            {"NAME",
-            message("ranks beyond ", options.tool == Tool::cp ? "cp x tp" : "tp",
+            message("ranks beyond ", by_tool(options.tool, "tp", "cp x tp", "pp x tp x dp"),
                     " stay idle, or replicate the work as data parallelism would"),
             "idle", "replicate"},
            set_choice<bool>(options.runner.replicate, {{"idle", false}, {"replicate", true}}));
@@ -103,18 +109,22 @@ void add_launch_options(CommandLine& line, Options& options) {
 void add_measurement_options(CommandLine& line, Options& options) {
   RunnerOptions& runner = options.runner;
   line.group("Measurement");
-  line.add("--phase",
-           {"NAME,...", "forward, backward, or step (both, no optimizer)", "step", "forward,step"},
-           set_choices<Phase>(options.phases, {{"forward", Phase::forward},
-                                               {"backward", Phase::backward},
-                                               {"step", Phase::step},
-                                               {"fwd", Phase::forward},
-                                               {"bwd", Phase::backward}}));
+  if (options.tool != Tool::pp)
+    line.add(
+        "--phase",
+        {"NAME,...", "forward, backward, or step (both, no optimizer)", "step", "forward,step"},
+        set_choices<Phase>(options.phases, {{"forward", Phase::forward},
+                                            {"backward", Phase::backward},
+                                            {"step", Phase::step},
+                                            {"fwd", Phase::forward},
+                                            {"bwd", Phase::backward}}));
   line.add("--check",
            {"NAME",
-            options.tool == Tool::cp
-                ? "compare with one rank in float64: off, reduced (a smaller shape), full (slow)"
-                : "compare with the same block at tp 1: off, reduced (a smaller shape), full",
+            std::string{by_tool(
+                options.tool,
+                "compare with the same block at tp 1: off, reduced (a smaller shape), full",
+                "compare with one rank in float64: off, reduced (a smaller shape), full (slow)",
+                "compare with the whole model on one rank: off, reduced (a smaller shape), full")},
             "reduced", "full"},
            set_choice<CheckMode>(runner.check, {{"off", CheckMode::off},
                                                 {"reduced", CheckMode::reduced},
@@ -193,7 +203,7 @@ void add_output_options(CommandLine& line, Options& options) {
            set_flag(options.verbose));
   line.add_print("--list-columns", "print the columns of results.csv and kernels.csv (Markdown)",
                  [tool = options.tool] { return columns_markdown(tool); });
-  if (options.tool == Tool::tp)
+  if (options.tool != Tool::cp)
     line.add_print("--list-models", "print the known models with their sources", list_models);
   line.add_print("--version", "print the version", [] { return version_text() + "\n"; });
 }

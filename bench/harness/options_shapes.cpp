@@ -57,9 +57,12 @@ void add_layer_kind_options(CommandLine& line, Options& options) {
   line.add(
       "--norm", {"NAME", "layer or rms", "layer", "rms"},
       set_choice<NormKind>(options.norm, {{"layer", NormKind::layer}, {"rms", NormKind::rms}}));
-  if (options.tool == Tool::tp)
+  if (options.tool != Tool::cp)
     line.add("--positions",
-             {"NAME", "none, rotary, or learned (in --block model only)", "none", "rotary"},
+             {"NAME",
+              options.tool == Tool::tp ? "none, rotary, or learned (in --block model only)"
+                                       : "none, rotary, or learned",
+              "none", "rotary"},
              set_choice<Positions>(options.positions, {{"none", Positions::none},
                                                        {"rotary", Positions::rotary},
                                                        {"learned", Positions::learned}}));

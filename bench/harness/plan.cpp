@@ -15,6 +15,20 @@ std::int64_t bytes_of_rank(const LayerConfig& config, Phase phase, int num_threa
   return recording.tensor_bytes + recording.workspace_bytes;
 }
 
+/// The largest of all ranks': stages differ.
+std::int64_t bytes_of_busiest(const LayerConfig& config, Phase phase, int num_threads) {
+  if (!config.is_pipeline()) return bytes_of_rank(config, phase, num_threads);
+  const Parallel& parallel = config.parallel;
+  const int ranks_per_position = parallel.num_model_ranks() / parallel.pp.size;
+  std::int64_t most = 0;
+  for (int position = 0; position < parallel.pp.size; ++position) {
+    LayerConfig rank = config;
+    rank.parallel = parallel.at(0, position * ranks_per_position);
+    most = std::max(most, bytes_of_rank(rank, phase, num_threads));
+  }
+  return most;
+}
+
 /// The largest number of the first `num_ranks` ranks that share a host.
 int most_on_one_host(const std::vector<Endpoint>& endpoints, int num_ranks) {
   std::map<std::string, int> counts;
@@ -29,13 +43,14 @@ int most_on_one_host(const std::vector<Endpoint>& endpoints, int num_ranks) {
 MemoryEstimate estimate_memory(const Case& config, const RunnerOptions& options,
                                int ranks_on_host) {
   MemoryEstimate estimate;
-  estimate.per_rank_bytes = bytes_of_rank(config.layer, config.phase, options.threads_per_rank);
+  estimate.per_rank_bytes = bytes_of_busiest(config.layer, config.phase, options.threads_per_rank);
   if (usable_check_mode(options.check, config.layer.parallel.num_ranks()) == CheckMode::full) {
     LayerConfig serial = config.layer;
     serial.parallel = Parallel{};
+    serial.pipeline = {};
     // The comparison runs both programs, step by step, before the timed one is built.
     const std::int64_t both = bytes_of_rank(serial, Phase::step, options.threads_per_rank) +
-                              bytes_of_rank(config.layer, Phase::step, options.threads_per_rank);
+                              bytes_of_busiest(config.layer, Phase::step, options.threads_per_rank);
     estimate.per_rank_bytes = std::max(estimate.per_rank_bytes, both);
   }
   estimate.host_bytes = estimate.per_rank_bytes * ranks_on_host;
@@ -60,7 +75,9 @@ void skip_what_does_not_fit(std::vector<Case>& cases, const RunnerOptions& optio
         static_cast<double>(estimate.per_rank_bytes) / GB,
         usable_check_mode(options.check, ranks) == CheckMode::full ? " with --check full" : "",
         static_cast<double>(limit_bytes) / GB,
-        config.layer.parallel.context.is_split() ? "cp" : "tp");
+        config.layer.parallel.context.is_split() ? "cp"
+        : config.layer.is_pipeline()             ? "pp"
+                                                 : "tp");
   }
 }
 

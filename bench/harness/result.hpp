@@ -19,6 +19,8 @@ struct Case {
   Phase phase{Phase::step};
   std::string model;  ///< preset name or empty
   std::int64_t vocab_unpadded{0};
+  // Pipelines: how messages travel, and how blocks became stages, as the columns show it.
+  std::string p2p, balance;
   std::string skip_reason;  ///< not empty: the row is `skipped`
 };
 

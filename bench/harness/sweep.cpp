@@ -217,8 +217,23 @@ std::string describe_split(const Parallel& parallel) {
   return text + (parallel.sequence_parallel ? " sp" : "") + (parallel.overlap ? " overlap" : "");
 }
 
+std::string describe_pipeline(const Case& config) {
+  const PipelineConfig& pipeline = config.layer.pipeline;
+  if (pipeline.schedule_name.empty()) return {};
+  const Parallel& parallel = config.layer.parallel;
+  std::string text = message(pipeline.schedule_name, " pp ", parallel.pp.size);
+  if (pipeline.chunks > 1) text += message(" x ", pipeline.chunks, " chunks");
+  text += message(" m ", pipeline.micro);
+  if (parallel.dp.size > 1) text += message(" dp ", parallel.dp.size);
+  if (config.p2p == "merged") text += " merged";
+  if (config.balance != "count") text += message(" balance ", config.balance);
+  return text;
+}
+
 std::string describe(const Case& config) {
-  return message(describe_shape(config), ' ', describe_split(config.layer.parallel));
+  const std::string pipeline = describe_pipeline(config);
+  return message(describe_shape(config), ' ', pipeline, pipeline.empty() ? "" : " ",
+                 describe_split(config.layer.parallel));
 }
 
 }  // namespace shardmark::bench

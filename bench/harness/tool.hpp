@@ -6,9 +6,17 @@
 namespace shardmark::bench {
 
 /// The programs that measure layers. They share everything but their options, sweeps and tables.
-enum class Tool : std::uint8_t { tp, cp };
+enum class Tool : std::uint8_t { tp, cp, pp };
 [[nodiscard]] constexpr std::string_view name_of(Tool tool) {
-  return tool == Tool::cp ? "shardmark-cp" : "shardmark-tp";
+  switch (tool) {
+    case Tool::tp:
+      return "shardmark-tp";
+    case Tool::cp:
+      return "shardmark-cp";
+    case Tool::pp:
+      return "shardmark-pp";
+  }
+  return "";
 }
 
 }  // namespace shardmark::bench

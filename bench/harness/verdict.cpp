@@ -13,6 +13,7 @@ namespace {
 std::string_view remedy(const Result& result, const VerdictThresholds& limits) {
   if (result.oversubscribed)
     return "there are more ranks than cores, so they take turns; start fewer";
+  if (result.pipeline) return "try --balance measured, or --split with fewer blocks for it";
   if (result.balance() > limits.imbalance_ratio)
     return "the masks give it more to do; try --order zigzag or striped";
   return "look for other load on its core, or pin the ranks";
@@ -33,6 +34,27 @@ std::optional<Verdict> imbalanced(const Result& result, const VerdictThresholds&
                   remedy(result, limits))};
 }
 
+std::optional<Verdict> bubble_bound(const Result& result, const VerdictThresholds& limits) {
+  if (!result.pipeline) return std::nullopt;
+  const Bubble& bubble = result.pipeline->measured;
+  if (100 * bubble.of_total <= limits.bubble_pct) return std::nullopt;
+  return Verdict{
+      "bubble_bound",
+      fmt::format("the bubble is {:.1f} % of the window (limit {:g} %; {:.1f} % by theory with the "
+                  "same op times); try --microbatches {} (about {:.1f} %), or a schedule with a "
+                  "smaller bubble",
+                  100 * bubble.of_total, limits.bubble_pct,
+                  100 * result.pipeline->replayed.of_total, 2 * result.config.layer.pipeline.micro,
+                  100 * bubble.of_total / (2 - bubble.of_total))};
+}
+
+/// In percent of the window. Of a pipeline only what is no waiting: that is its bubble.
+double exposed_pct(const Result& result) {
+  if (!result.pipeline) return result.exposed_comm_pct();
+  const PipelineSplit& mean = result.pipeline->measured.mean;
+  return 100 * (mean.collective_us + mean.exposed_transfer_us) / std::max(mean.window_us, 1e-9);
+}
+
 std::string advice(const Result& result) {
   const Parallel& parallel = result.config.layer.parallel;
   if (!parallel.overlap) return "try --overlap on";
@@ -43,7 +65,7 @@ std::string advice(const Result& result) {
 }
 
 std::optional<Verdict> communication_bound(const Result& result, const VerdictThresholds& limits) {
-  const double share = result.exposed_comm_pct();
+  const double share = exposed_pct(result);
   if (share <= limits.communication_pct) return std::nullopt;
   return Verdict{"communication_bound",
                  fmt::format("exposed communication is {:.1f} % of the window (limit {:g} %); {}",
@@ -57,8 +79,7 @@ std::optional<Verdict> latency_bound(const Result& result, const VerdictInputs& 
   int calls = 0;
   for (const KernelSummary& kernel : result.kernels)
     if (kernel.rank == 0 && kernel.kind == "communication") calls += kernel.count;
-  if (calls == 0 || result.communication_only_us <= 0 ||
-      result.exposed_comm_pct() < worth_a_look_pct)
+  if (calls == 0 || result.communication_only_us <= 0 || exposed_pct(result) < worth_a_look_pct)
     return std::nullopt;
   const double per_call_us = result.communication_only_us / calls;
   if (machine.latency_us < per_call_us / 2) return std::nullopt;
@@ -98,14 +119,14 @@ std::optional<Verdict> memory_bound(const Result& result, const VerdictThreshold
 Verdict judge(const Result& result, const VerdictThresholds& thresholds,
               const VerdictInputs& inputs) {
   if (auto verdict = imbalanced(result, thresholds)) return *verdict;
+  if (auto verdict = bubble_bound(result, thresholds)) return *verdict;
   if (auto verdict = communication_bound(result, thresholds)) return *verdict;
   if (auto verdict = latency_bound(result, inputs)) return *verdict;
   if (auto verdict = memory_bound(result, thresholds, inputs)) return *verdict;
-  std::string reason =
-      fmt::format("compute is {:.1f} % of the window, exposed communication {:.1f} %",
-                  100 * result.split.comp_us / std::max(result.split.window_us, 1e-9),
-                  result.exposed_comm_pct());
-  if (result.exposed_comm_pct() > thresholds.communication_warn_pct)
+  std::string reason = fmt::format(
+      "compute is {:.1f} % of the window, exposed communication {:.1f} %",
+      100 * result.split.comp_us / std::max(result.split.window_us, 1e-9), exposed_pct(result));
+  if (exposed_pct(result) > thresholds.communication_warn_pct)
     reason += fmt::format(" (above the warning level of {:g} %); {}",
                           thresholds.communication_warn_pct, advice(result));
   return {"compute_bound", reason};

@@ -9,6 +9,7 @@ struct Result;
 /// Limits of the verdict rules, in the units of the columns they are compared with.
 struct VerdictThresholds {
   double imbalance_ratio{1.10};       ///< slowest over fastest rank's compute time
+  double bubble_pct{20};              ///< a pipeline's bubble of the window
   double communication_pct{25};       ///< exposed communication of the window
   double communication_warn_pct{20};  ///< below the limit, but worth a word
   double memory_bandwidth_pct{70};    ///< achieved bytes/s of the measured copy bandwidth
@@ -24,9 +25,9 @@ struct VerdictInputs {
   double latency_us{0};           ///< measured time of a 64-byte all-reduce; 0 = unknown
   double copy_bandwidth_GBps{0};  ///< measured; 0 = unknown
 };
-/// Rules in order, first match wins: imbalanced, communication_bound, latency_bound (the latency is
-/// more than half of a mean communication, and exposed communication at least 10 % of the window:
-/// below that it limits nothing), memory_bound, compute_bound.
+/// Rules in order, first match wins: imbalanced, bubble_bound, communication_bound, latency_bound
+/// (the latency is more than half of a mean communication, and exposed communication at least 10 %
+/// of the window: below that it limits nothing), memory_bound, compute_bound.
 [[nodiscard]] Verdict judge(const Result& result, const VerdictThresholds& thresholds,
                             const VerdictInputs& inputs);
 

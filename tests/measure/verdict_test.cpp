@@ -42,6 +42,39 @@ TEST(Verdict, ImbalanceComesFirst) {
   EXPECT_THAT(judge(result, {}, machine).reason, testing::HasSubstr("rank 0 computes 1.29x"));
 }
 
+/// Like `healthy`, as a pipeline with a bubble of `bubble_us`.
+Result pipeline(double bubble_us) {
+  Result result = healthy();
+  result.config.layer.pipeline.micro = 4;
+  result.split.exposed_comm_us = bubble_us;  // the receives that wait
+  PipelineTimes times;
+  times.measured = {{.window_us = 100, .exposed_transfer_us = 1}, 0, bubble_us / 100};
+  times.replayed.of_total = 0.21;
+  result.pipeline = times;
+  return result;
+}
+
+TEST(Verdict, ABubbleAboveTheLimitComesAfterImbalance) {
+  const Verdict verdict = judge(pipeline(25), {}, machine);
+  EXPECT_EQ(verdict.name, "bubble_bound");
+  EXPECT_THAT(verdict.reason,
+              testing::AllOf(testing::HasSubstr("25.0 % of the window (limit 20 %; 21.0 % by"),
+                             testing::HasSubstr("--microbatches 8 (about 14.3 %)")));
+  EXPECT_EQ(judge(pipeline(25), {.bubble_pct = 30}, machine).name, "compute_bound")
+      << "waiting for a message is no communication";
+  Result uneven = pipeline(25);
+  uneven.splits[1].comp_us = 70;
+  EXPECT_EQ(judge(uneven, {}, machine).name, "imbalanced");
+  EXPECT_THAT(judge(uneven, {}, machine).reason, testing::HasSubstr("--balance measured"));
+}
+
+TEST(Verdict, OfAPipelinesCommunicationOnlyTransfersAndCollectivesCount) {
+  Result result = pipeline(15);
+  result.pipeline->measured.mean.collective_us = 26;
+  EXPECT_EQ(name_of_verdict(result), "communication_bound");
+  EXPECT_THAT(judge(result, {}, machine).reason, testing::HasSubstr("27.0 %"));
+}
+
 TEST(Verdict, CommunicationAboveTheLimit) {
   Result result = healthy();
   result.split.exposed_comm_us = 26;

@@ -1,0 +1,236 @@
+#include "bench/pipeline/options.hpp"
+
+#include "bench/harness/handlers.hpp"
+#include "bench/pipeline/schedules.hpp"
+#include "layers/presets.hpp"
+
+#include <algorithm>
+
+namespace shardmark::bench::pp {
+namespace {
+
+constexpr const char* description =
+    "shardmark-pp: run pipeline schedules over the stages of a transformer, forward and backward,\n"
+    "and say where the time goes.\n"
+    "Options that take N,... or NAME,... sweep: every combination is one row of the result.\n"
+    "In sizes k is 1024 and m is 1024 x 1024.";
+
+constexpr const char* examples =
+    "Examples:\n"
+    "  shardmark-pp --ranks 2\n"
+    "      1F1B on two threads of this process\n"
+    "  mpirun -n 2 shardmark-pp --schedule gpipe,1f1b,zb-h1,zb-v --microbatches 4,8 --out run\n"
+    "      a sweep on two MPI ranks; table on stdout, files in run/\n"
+    "  mpirun -n 4 shardmark-pp --pp 2 --tp 2 --schedule interleaved --chunks 2,4\n"
+    "      two stages of a rank pair each, every rank with 2 or 4 chunks of the model\n"
+    "  mpirun -n 3 shardmark-pp --vocab 32k --balance count,measured\n"
+    "      blocks by count, and by what embedding, block and head took\n"
+    "  shardmark-pp --schedule 1f1b,zb-v --pp 4 --microbatches 8 --print-schedule grid\n"
+    "      who does what when; executes nothing\n"
+    "  shardmark-pp --schedule zb-h1 --pp 3 --print-schedule csv > mine.csv\n"
+    "  mpirun -n 3 shardmark-pp --schedule-file mine.csv\n"
+    "      edit a schedule and run it\n"
+    "  shardmark-pp --dry-run --model gpt3-175b --pp 16 --tp 8 --microbatches 32\n"
+    "      operations, FLOPs, bytes and memory of each rank; nothing is executed\n"
+    "Exit code: 0 done, 1 a row failed or an error, 2 bad input, 128 + signal interrupted.";
+
+constexpr std::int64_t default_layers = 8, default_hidden = 512, default_seq = 256,
+                       default_vocab = 1024;
+
+void add_model_options(CommandLine& line, bench::Options& options) {
+  line.group("Shapes");
+  line.add("--model",
+           {"NAME,...",
+            "shape and kinds of a public model (--list-models); other options replace single "
+            "values, all others stay as published",
+            "none", "llama3-8b"},
+           [&options](std::string_view option, const std::string& text) {
+             options.models = split_list(option, text);
+           });
+  line.add("--layers", {"N,...", "transformer blocks; every stage needs one", "8", "24"},
+           set_sizes(options.layers));
+  line.add("--hidden", {"N,...", "hidden width", "512", "1k,2k"}, set_sizes(options.hidden));
+  line.add("--heads",
+           {"N,...", "query heads; the head width is hidden / heads",
+            "hidden / 128, so hidden must be a multiple of 128 then", "16"},
+           set_sizes(options.heads));
+  line.add("--kv-heads", {"N,...", "key and value heads (grouped-query attention)", "heads", "8"},
+           set_sizes(options.kv_heads));
+  line.add("--ffn", {"N,...", "inner width of the MLP", "4 x hidden", "14336"},
+           set_sizes(options.ffn));
+  add_layer_kind_options(line, options);
+  line.add("--vocab",
+           {"N,...",
+            "vocabulary; small unless given, so that the head does not outweigh the blocks. A "
+            "model's own is padded to a multiple of 128 x tp",
+            "1k", "32k"},
+           set_sizes(options.vocab));
+  line.add("--seq", {"N,...", "sequence length (tokens)", "256", "512,1k"}, set_sizes(options.seq));
+  line.add("--batch", {"N,...", "sequences of a micro-batch", "1", "1,4"},
+           set_sizes(options.batch));
+  add_dtype_option(line, options);
+}
+
+Choices<pipeline::ScheduleKind> schedule_names() {
+  Choices<pipeline::ScheduleKind> names;
+  for (const pipeline::ScheduleFacts& facts : pipeline::schedules())
+    names.emplace_back(facts.name, facts.kind);
+  return names;
+}
+
+std::string list_schedules() {
+  std::string text;
+  for (const pipeline::ScheduleFacts& facts : pipeline::schedules())
+    text += message(facts.name, ": ", facts.about, '\n');
+  return text;
+}
+
+void add_schedule_options(CommandLine& line, Options& options) {
+  line.group("Schedules");
+  std::string names;
+  for (const auto& [name, kind] : schedule_names())
+    names += message(names.empty() ? "" : ", ", name);
+  line.add("--schedule",
+           {"NAME,...", message("order of forwards and backwards: ", names),
+            "1f1b, unless a file is given", "gpipe,1f1b,zb-v"},
+           set_choices(options.kinds, schedule_names()));
+  line.add("--schedule-file",
+           {"FILE", "a schedule in PyTorch's pipeline CSV; it says pp and micro-batches", "none",
+            "mine.csv"},
+           [&options](std::string_view option, const std::string& text) {
+             try {
+               options.file = std::make_shared<const ScheduleFile>(load_schedule(text));
+             } catch (const InputError& error) {
+               throw InputError{message(option, ' ', text, ": ", error.what())};
+             }
+           });
+  line.add("--microbatches", {"N,...", "micro-batches of an iteration", "8", "4,8,16"},
+           set_counts(options.micro));
+  line.add("--chunks",
+           {"N,...", "stages of a rank, for schedules that have several (interleaved; V shapes: 2)",
+            "2", "2,4"},
+           set_counts(options.chunks));
+  line.add("--p2p",
+           {"NAME,...",
+            "messages of neighbours: split (each direction and end has its lane) or merged (one "
+            "lane, a send and a receive beside each other are one exchange)",
+            "split", "split,merged"},
+           set_choices<pipeline::Lowering>(options.p2p, {{"split", pipeline::Lowering::split},
+                                                         {"merged", pipeline::Lowering::merged}}));
+  line.add(
+      "--print-schedule",
+      {"grid|csv|svg",
+       "print the schedules instead of running: who does what when, or text for "
+       "--schedule-file, or a drawing; with --p2p the messages, too",
+       "no printing", "grid"},
+      set_choice<PrintAs>(options.print,
+                          {{"grid", PrintAs::grid}, {"csv", PrintAs::csv}, {"svg", PrintAs::svg}}));
+}
+
+void add_parallel_options(CommandLine& line, Options& options) {
+  line.group("Parallelism");
+  line.add("--pp",
+           {"N,...", "pipeline degrees; all run in one launch",
+            "the number of ranks / (tp x dp), or what the file is for", "1,2,4"},
+           set_counts(options.pp));
+  line.add("--tp", {"N,...", "tensor-parallel degrees, inside a stage", "1", "1,2"},
+           set_counts(options.base.tp));
+  line.add("--dp",
+           {"N,...", "copies of the pipeline; their gradients are summed at the end", "1", "1,2"},
+           set_counts(options.dp));
+  line.add("--balance",
+           {"NAME,...",
+            "which blocks a stage gets: by count, or measured: profile embedding, block and head "
+            "first, then keep the slowest rank's cost least",
+            "count", "count,measured"},
+           set_choices<Balance>(options.balance,
+                                {{"count", Balance::count}, {"measured", Balance::measured}}));
+  line.add("--split", {"N,...", "blocks of each stage, as given", "see --balance", "9,8,8,7"},
+           [&options](std::string_view option, const std::string& text) {
+             for (const std::string& part : split_list(option, text))
+               options.split.push_back(parse_count(option, part, 1));
+           });
+  add_launch_options(line, options.base);
+}
+
+void check_file(const Options& options) {
+  if (!options.file) return;
+  const pipeline::Schedule& schedule = options.file->schedule;
+  if (schedule.lowering == pipeline::Lowering::none) return;
+  if (options.p2p.empty() || options.p2p == std::vector{schedule.lowering}) return;
+  throw InputError{message("--p2p: ", options.file->name, " has its messages already, ",
+                           name_of(schedule.lowering), "; leave out --p2p")};
+}
+
+void check(const Options& options) {
+  check_contradictions(options.base);
+  for (const std::string& model : options.base.models) (void)find_model(model);
+  check_file(options);
+  if (!options.split.empty() && !options.balance.empty())
+    throw InputError{"--split says which blocks a stage gets; leave out --balance"};
+  if (!options.print) return;
+  for (const auto& [given, name] : {std::pair{options.base.dry_run, "--dry-run"},
+                                    {!options.base.dump.empty(), "--dump"},
+                                    {!options.base.out.empty(), "--out"}})
+    if (given)
+      throw InputError{
+          message("--print-schedule runs nothing for ", name, "; leave out one of them")};
+}
+
+void set_defaults(Options& options) {
+  bench::Options& base = options.base;
+  if (options.kinds.empty() && !options.file) options.kinds = {pipeline::ScheduleKind::one_f_one_b};
+  if (options.micro.empty()) options.micro = {options.file ? options.file->schedule.num_micro : 8};
+  if (options.chunks.empty()) options.chunks = {0};
+  if (options.balance.empty())
+    options.balance = {options.split.empty() ? Balance::count : Balance::given};
+  if (base.tp.empty()) base.tp = {1};
+  std::ranges::sort(base.tp);
+  if (!base.models.empty()) return;
+  const auto or_else = [](std::vector<std::int64_t>& values, std::int64_t value) {
+    if (values.empty()) values = {value};
+  };
+  or_else(base.layers, default_layers);
+  or_else(base.hidden, default_hidden);
+  or_else(base.seq, default_seq);
+  or_else(base.vocab, default_vocab);
+}
+
+}  // namespace
+
+Options parse_options(const std::vector<std::string>& arguments) {
+  Options options;
+  options.base.tool = Tool::pp;
+  options.base.blocks = {BlockKind::model};
+  CommandLine line{{std::string{name_of(Tool::pp)}, description, examples}};
+  add_schedule_options(line, options);
+  add_model_options(line, options.base);
+  add_parallel_options(line, options);
+  add_measurement_options(line, options.base);
+  add_output_options(line, options.base);
+  line.add_print("--list-schedules", "print the schedules and what they trade", list_schedules);
+  add_testing_options(line, options.base);
+  options.base.print = line.parse(arguments);
+  check(options);
+  set_defaults(options);
+  return options;
+}
+
+std::vector<int> pp_degrees(const Options& options, int tp, int dp, int world_size) {
+  std::vector<int> degrees = options.pp;
+  if (degrees.empty())
+    degrees = {options.file ? options.file->schedule.num_ranks()
+                            : std::max(1, world_size / (tp * dp))};
+  std::ranges::sort(degrees);
+  return degrees;
+}
+
+LaunchRequest launch_request(const Options& options) {
+  const int others = options.base.tp.back() * std::ranges::max(options.dp);
+  const bool is_open = options.pp.empty() && !options.file;
+  const int ranks = is_open ? std::max(default_ranks() / others, 1) * others
+                            : pp_degrees(options, 1, 1, 1).back() * others;
+  return {std::string{name_of(Tool::pp)}, options.base.transport, options.base.ranks, ranks};
+}
+
+}  // namespace shardmark::bench::pp

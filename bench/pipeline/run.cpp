@@ -1,0 +1,68 @@
+#include "bench/pipeline/run.hpp"
+
+#include "bench/harness/dry_run.hpp"
+#include "bench/harness/run.hpp"
+#include "bench/pipeline/sweep.hpp"
+#include "bench/pipeline/table.hpp"
+#include "core/launch.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <iostream>
+
+namespace shardmark::bench::pp {
+namespace {
+
+bool is_measured(const Options& options) {
+  return std::ranges::find(options.balance, Balance::measured) != options.balance.end();
+}
+
+std::vector<Rebalanced> rebalanced_cases(const Sweep& sweep, const MeasuredCosts& costs) {
+  std::vector<Rebalanced> changes;
+  for (const Case& made : sweep.cases)
+    if (made.skip_reason.empty() && made.balance == "measured")
+      changes.push_back(rebalanced(made, costs.at(cost_key(made))));
+  return changes;
+}
+
+}  // namespace
+
+int run_dry(const Options& options, int world_size) {
+  Sweep sweep = expand(options, world_size, false);
+  if (is_measured(options))
+    sweep.notices.emplace_back("--dry-run measures nothing: balance measured is as by count");
+  return dry_run(std::cout, options.base, sweep) ? 0 : 1;
+}
+
+int run(const Options& options, const std::vector<std::string>& command_line,
+        Transport& transport) {
+  const bench::Options& base = options.base;
+  const bool yield = is_oversubscribed(transport, base.runner.threads_per_rank);
+  transport.set_wait_policy({.yield = yield, .timeout_s = base.timeout_s});
+  Sweep sweep = expand(options, transport.size());
+  std::vector<Rebalanced> changes;
+  if (is_measured(options)) {
+    const MeasuredCosts costs = measure_costs(transport, base.runner, sweep);
+    sweep = expand(options, transport.size(), true, costs);
+    changes = rebalanced_cases(sweep, costs);
+    for (const Rebalanced& change : changes) sweep.notices.push_back(to_text(change));
+  }
+  LayerBench bench;
+  bench.expand = [&sweep](int) { return sweep; };
+  bench.show = [](const bench::Options& given, const Transport& ranks, const Sweep& rows) {
+    auto table = std::make_unique<Table>(std::cout, given.verbose);
+    table->begin(given, ranks, rows.notices);
+    Sinks sinks;
+    sinks.push_back(std::move(table));
+    return sinks;
+  };
+  bench.summarize = [&changes](std::span<const Result>) {
+    auto summary = nlohmann::ordered_json::object();
+    if (!changes.empty()) summary["balance"] = to_json(changes);
+    return summary;
+  };
+  return bench::run(bench, base, command_line, transport);
+}
+
+}  // namespace shardmark::bench::pp

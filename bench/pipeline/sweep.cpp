@@ -1,0 +1,153 @@
+#include "bench/pipeline/sweep.hpp"
+
+#include "bench/harness/shapes.hpp"
+#include "bench/pipeline/schedules.hpp"
+#include "core/error.hpp"
+#include "layers/pipeline/lower.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+namespace shardmark::bench::pp {
+namespace {
+
+/// How one shape is run.
+struct Setup {
+  int tp{1}, dp{1}, pp{1}, micro{1}, chunks{0};
+  ScheduleChoice schedule;
+  pipeline::Lowering p2p{pipeline::Lowering::split};
+  Balance balance{Balance::count};
+
+  [[nodiscard]] pipeline::Request request() const { return {pp, micro, chunks}; }
+};
+
+std::vector<Setup> setups(const Options& options, int world_size) {
+  std::vector<Setup> list;
+  for (const int tp : options.base.tp)
+    for (const int dp : options.dp)
+      for (const int pp : pp_degrees(options, tp, dp, world_size))
+        for (const int micro : options.micro)
+          for (const int chunks : options.chunks)
+            for (const ScheduleChoice& schedule : schedule_choices(options))
+              for (const pipeline::Lowering p2p : policies(options, schedule))
+                for (const Balance balance : options.balance)
+                  list.push_back({tp, dp, pp, micro, chunks, schedule, p2p, balance});
+  return list;
+}
+
+void check_world(const Setup& setup, int world_size) {
+  const int ranks = setup.dp * setup.pp * setup.tp;
+  if (ranks <= world_size) return;
+  throw InputError{message("pp ", setup.pp, " x tp ", setup.tp, " x dp ", setup.dp, " needs ",
+                           ranks, " ranks, but there are ", world_size, "; start more (mpirun -n ",
+                           ranks, ", or --ranks ", ranks,
+                           " with --transport threads) or lower one of them")};
+}
+
+std::string balance_of(const Options& options, Balance balance) {
+  if (balance == Balance::given) return fmt::format("{}", fmt::join(options.split, "+"));
+  return balance == Balance::measured ? "measured" : "count";
+}
+
+std::vector<std::int64_t> blocks_of(const Options& options, const Setup& setup, const Case& made,
+                                    const pipeline::Schedule& schedule,
+                                    const MeasuredCosts& costs) {
+  const std::int64_t layers = made.layer.shape.layers;
+  if (setup.balance == Balance::given)
+    return pipeline::check_split(options.split, layers, schedule.num_stages);
+  const auto measured = costs.find(cost_key(made));
+  if (setup.balance == Balance::measured && measured != costs.end())
+    return pipeline::split_by_cost(measured->second, layers, sharing_of(schedule));
+  return pipeline::split_evenly(layers, schedule.num_stages);
+}
+
+Case make_case(const Options& options, const ShapeChoice& choice, const Setup& setup,
+               int world_size, bool must_fit, const MeasuredCosts& costs) {
+  Case made;
+  made.model = choice.model;
+  made.vocab_unpadded = unpadded_vocab(options.base, choice);
+  made.p2p = setup.pp == 1 ? "none" : name_of(setup.p2p);
+  made.balance = balance_of(options, setup.balance);
+  LayerConfig& layer = made.layer;
+  layer.block = choice.block;
+  layer.dtype = choice.dtype;
+  layer.accumulate_gradients = true;
+  layer.shape = shape_of(options.base, choice, setup.tp);
+  layer.parallel.tp.size = setup.tp;
+  layer.parallel.pp.size = setup.pp;
+  layer.parallel.dp.size = setup.dp;
+  layer.parallel = layer.parallel.at(0, 0);
+  PipelineConfig& run = layer.pipeline;
+  run.schedule_name = setup.schedule.name;
+  run.chunks = num_chunks(options, setup.schedule, setup.request());
+  run.micro = setup.micro;
+  try {
+    check_heads(choice, layer.shape);
+    check_magnitude(layer);
+    if (must_fit) check_world(setup, world_size);
+    check_divisible(layer);
+    pipeline::Schedule schedule = make_schedule(options, setup.schedule, setup.request());
+    run.blocks = blocks_of(options, setup, made, schedule, costs);
+    if (schedule.lowering == pipeline::Lowering::none)
+      schedule = pipeline::lower(schedule, setup.p2p);
+    run.schedule = std::make_shared<const pipeline::Schedule>(std::move(schedule));
+  } catch (const InputError& error) {
+    made.skip_reason = error.what();
+  }
+  return made;
+}
+
+template <class Text>
+void note_each(Sweep& sweep, const Text& text_of) {
+  std::set<std::string> seen;
+  for (const Case& made : sweep.cases) {
+    if (!made.skip_reason.empty()) continue;
+    std::string text = text_of(made);
+    if (!text.empty() && seen.insert(text).second) sweep.notices.push_back(std::move(text));
+  }
+}
+
+std::string padding(const Case& made) {
+  const std::int64_t vocab = made.layer.shape.vocab;
+  if (made.vocab_unpadded == vocab) return {};
+  return message(made.model, ": vocabulary ", made.vocab_unpadded, " padded to ", vocab,
+                 ", a multiple of 128 x tp ", made.layer.parallel.tp.size);
+}
+
+std::string unevenness(const Case& made) {
+  const std::vector<std::int64_t>& blocks = made.layer.pipeline.blocks;
+  if (made.balance != "count" || std::ranges::min(blocks) == std::ranges::max(blocks)) return {};
+  return fmt::format("{} layers in {} stages are uneven: {} blocks", made.layer.shape.layers,
+                     blocks.size(), fmt::join(blocks, "+"));
+}
+
+void note_collapsed(const Options& options, Sweep& sweep) {
+  if (options.chunks.size() > 1 && std::ranges::any_of(sweep.cases, [](const Case& made) {
+        return made.layer.pipeline.chunks == 1;
+      }))
+    sweep.notices.push_back(
+        "schedules with one stage per rank have one row for all values of --chunks");
+}
+
+}  // namespace
+
+Sweep expand(const Options& options, int world_size, bool must_fit, const MeasuredCosts& costs) {
+  Sweep sweep;
+  std::set<std::string> seen;
+  for (const ShapeChoice& choice : shape_choices(options.base))
+    for (const Setup& setup : setups(options, world_size)) {
+      Case made = make_case(options, choice, setup, world_size, must_fit, costs);
+      if (seen.insert(shape_key(made) + ' ' + describe(made)).second)
+        sweep.cases.push_back(std::move(made));
+    }
+  fail_if_nothing_runs(sweep);
+  note_each(sweep, padding);
+  note_each(sweep, unevenness);
+  note_collapsed(options, sweep);
+  return sweep;
+}
+
+}  // namespace shardmark::bench::pp

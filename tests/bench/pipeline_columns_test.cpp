@@ -1,0 +1,105 @@
+#include "bench/harness/columns.hpp"
+#include "bench/harness/csv.hpp"
+#include "bench/pipeline/table.hpp"
+
+#include <gmock/gmock.h>
+
+#include <set>
+#include <sstream>
+
+namespace shardmark::bench::pp {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Outcome row() {
+  Outcome outcome;
+  Result& result = outcome.result;
+  result.config.p2p = "split";
+  result.config.balance = "count";
+  LayerConfig& layer = result.config.layer;
+  layer.block = BlockKind::model;
+  layer.parallel.pp.size = 3;
+  layer.parallel.dp.size = 2;
+  layer.pipeline = {.schedule_name = "zb-v", .chunks = 2, .micro = 6, .blocks = {2, 1, 1, 1, 1, 2}};
+  layer.shape.layers = 8;
+  result.time = {.p50 = 1000, .samples = 10};
+  result.verdict = "compute_bound";
+  return outcome;
+}
+
+std::string cell(const std::string& name, const Result& result) {
+  const RunIdentity run{"id", "cpu", "threads", Tool::pp};
+  for (const Column& column : result_columns(Tool::pp))
+    if (column.name == name) return column.cell({result, run});
+  return "no such column";
+}
+
+TEST(PipelineColumns, TheHeaderIsTheGoldenOne) {
+  std::string header;
+  std::set<std::string> names;
+  for (const Column& column : result_columns(Tool::pp)) {
+    header += column.name + '\n';
+    EXPECT_TRUE(names.insert(column.name).second) << column.name;
+  }
+  EXPECT_EQ(header, read_file(SHARDMARK_SOURCE_DIR "/tests/golden/results_columns_pp.txt"));
+}
+
+TEST(PipelineColumns, TheReadmeHasThisTable) {
+  EXPECT_THAT(read_file(SHARDMARK_SOURCE_DIR "/results/README.md"),
+              HasSubstr(columns_markdown(Tool::pp)))
+      << "put what shardmark-pp --list-columns prints into results/README.md";
+}
+
+TEST(PipelineColumns, TellRowsApart) {
+  const Result result = row().result;
+  EXPECT_EQ(cell("schedule", result), "zb-v");
+  EXPECT_EQ(cell("pp", result), "3");
+  EXPECT_EQ(cell("vpp", result), "2");
+  EXPECT_EQ(cell("microbatches", result), "6");
+  EXPECT_EQ(cell("dp", result), "2");
+  EXPECT_EQ(cell("p2p", result), "split");
+  EXPECT_EQ(cell("balance", result), "count");
+  EXPECT_EQ(cell("split", result), "2+1+1+1+1+2");
+  EXPECT_EQ(cell("layers", result), "8");
+  EXPECT_EQ(cell("group_size", result), "6");
+  EXPECT_EQ(cell("cp", result), "no such column");
+  for (const Tool tool : {Tool::tp, Tool::cp})
+    for (const Column& column : result_columns(tool)) EXPECT_NE(column.name, "schedule");
+}
+
+TEST(PipelineColumns, AMeasuredSplitIsNoKeyAndAGivenOneIs) {
+  const RunIdentity run{"id", "cpu", "threads", Tool::pp};
+  const Outcome first = row();
+  Outcome second = row();
+  second.result.config.layer.pipeline.blocks = {1, 1, 1, 1, 2, 2};
+  EXPECT_EQ(row_key({first.result, run}), row_key({second.result, run}));
+  second.result.config.balance = "1+1+1+1+2+2";
+  EXPECT_NE(row_key({first.result, run}), row_key({second.result, run}));
+}
+
+TEST(PipelineTable, RowsThatColumnsShowAsEqualAreToldApart) {
+  std::ostringstream out;
+  Table table{out, false};
+  Outcome merged = row();
+  merged.result.config.p2p = "merged";
+  merged.result.config.balance = "measured";
+  table.add(merged);
+  EXPECT_THAT(out.str(),
+              AllOf(HasSubstr("zb-v "), HasSubstr("compute_bound [merged, measured 2+1+1+1+1+2]")));
+}
+
+TEST(PipelineTable, SkippedRowsSayWhy) {
+  std::ostringstream out;
+  Table table{out, false};
+  Outcome skipped = row();
+  skipped.result.time = {};
+  skipped.result.status = Status::skipped;
+  skipped.result.reason = "does not fit";
+  table.add(skipped);
+  EXPECT_THAT(out.str(), HasSubstr("skipped: does not fit"));
+}
+
+}  // namespace
+}  // namespace shardmark::bench::pp

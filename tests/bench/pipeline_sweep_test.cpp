@@ -1,0 +1,182 @@
+#include "bench/pipeline/schedules.hpp"
+#include "bench/pipeline/sweep.hpp"
+#include "core/error.hpp"
+#include "layers/pipeline/validate.hpp"
+
+#include <gmock/gmock.h>
+
+namespace shardmark::bench::pp {
+namespace {
+
+using pipeline::Lowering;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Sweep sweep_of(const std::vector<std::string>& arguments, int world_size,
+               const MeasuredCosts& costs = {}) {
+  return expand(parse_options(arguments), world_size, true, costs);
+}
+
+std::string problem_of(const std::vector<std::string>& arguments, int world_size) {
+  try {
+    (void)sweep_of(arguments, world_size);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::vector<std::string> rows_of(const Sweep& sweep) {
+  std::vector<std::string> list;
+  for (const Case& config : sweep.cases)
+    list.push_back(message(describe_pipeline(config), config.skip_reason.empty() ? "" : " -"));
+  return list;
+}
+
+TEST(PipelineSweep, ACaseHasAllThatAPipelineNeeds) {
+  const Sweep sweep = sweep_of({"--schedule", "interleaved", "--pp", "3", "--microbatches", "6",
+                                "--layers", "7", "--tp", "2", "--dp", "2"},
+                               12);
+  ASSERT_EQ(sweep.cases.size(), 1U);
+  const LayerConfig& layer = sweep.cases.front().layer;
+  EXPECT_EQ(layer.block, BlockKind::model);
+  EXPECT_EQ(sweep.cases.front().phase, Phase::step);
+  EXPECT_TRUE(layer.accumulate_gradients);
+  EXPECT_EQ(layer.parallel.num_ranks(), 12);
+  EXPECT_EQ(layer.parallel.pp.stride, 2);
+  EXPECT_EQ(layer.parallel.dp.stride, 6);
+  EXPECT_EQ(layer.pipeline.schedule_name, "interleaved");
+  EXPECT_EQ(layer.pipeline.chunks, 2);
+  EXPECT_EQ(layer.pipeline.micro, 6);
+  EXPECT_THAT(layer.pipeline.blocks, ElementsAre(2, 1, 1, 1, 1, 1));
+  ASSERT_TRUE(layer.is_pipeline());
+  EXPECT_EQ(layer.pipeline.schedule->lowering, Lowering::split);
+  EXPECT_EQ(layer.pipeline.schedule->num_ranks(), 3);
+  EXPECT_THAT(sweep.notices, Contains("7 layers in 6 stages are uneven: 2+1+1+1+1+1 blocks"));
+}
+
+const std::vector<std::string> acceptance{
+    "--schedule",     "gpipe,1f1b,interleaved,zb-h1,zb-h2,zb-v,dualpipe,dualpipe-v",
+    "--chunks",       "2",
+    "--microbatches", "4,8",
+    "--hidden",       "256",
+    "--seq",          "128"};
+
+TEST(PipelineSweep, AllSchedulesRunOnTwoRanks) {
+  std::vector<std::string> arguments = acceptance;
+  arguments.insert(arguments.end(), {"--pp", "2", "--layers", "8"});
+  const Sweep sweep = sweep_of(arguments, 2);
+  EXPECT_THAT(rows_of(sweep),
+              ElementsAre("gpipe pp 2 m 4", "1f1b pp 2 m 4", "interleaved pp 2 x 2 chunks m 4",
+                          "zb-h1 pp 2 m 4", "zb-h2 pp 2 m 4", "zb-v pp 2 x 2 chunks m 4",
+                          "dualpipe pp 2 m 4", "dualpipe-v pp 2 x 2 chunks m 4", "gpipe pp 2 m 8",
+                          "1f1b pp 2 m 8", "interleaved pp 2 x 2 chunks m 8", "zb-h1 pp 2 m 8",
+                          "zb-h2 pp 2 m 8", "zb-v pp 2 x 2 chunks m 8", "dualpipe pp 2 m 8",
+                          "dualpipe-v pp 2 x 2 chunks m 8"));
+  for (const Case& made : sweep.cases)
+    EXPECT_THAT(pipeline::validate(*made.layer.pipeline.schedule), IsEmpty());
+}
+
+TEST(PipelineSweep, WhatAScheduleDoesNotAllowIsSkippedWithTheRule) {
+  std::vector<std::string> arguments = acceptance;
+  arguments.insert(arguments.end(), {"--layers", "24"});
+  const Sweep sweep = sweep_of(arguments, 3);
+  EXPECT_THAT(rows_of(sweep),
+              ElementsAre("gpipe pp 3 m 4", "1f1b pp 3 m 4", "interleaved pp 3 x 2 chunks m 4 -",
+                          "zb-h1 pp 3 m 4", "zb-h2 pp 3 m 4", "zb-v pp 3 x 2 chunks m 4",
+                          "dualpipe pp 3 m 4 -", "dualpipe-v pp 3 x 2 chunks m 4 -",
+                          "gpipe pp 3 m 8", "1f1b pp 3 m 8", "interleaved pp 3 x 2 chunks m 8 -",
+                          "zb-h1 pp 3 m 8", "zb-h2 pp 3 m 8", "zb-v pp 3 x 2 chunks m 8",
+                          "dualpipe pp 3 m 8 -", "dualpipe-v pp 3 x 2 chunks m 8"));
+  EXPECT_THAT(sweep.cases[2].skip_reason, HasSubstr("leave 1, and the last group needs"));
+  EXPECT_THAT(sweep.cases[6].skip_reason, HasSubstr("the number must be even: 4 would work"));
+  EXPECT_THAT(sweep.cases[7].skip_reason, HasSubstr("at least 2 per rank: 6 or more"));
+  for (const Case& made : sweep.cases)
+    EXPECT_EQ(made.layer.is_pipeline(), made.skip_reason.empty()) << describe(made);
+}
+
+TEST(PipelineSweep, WhatMeansNothingIsOneRow) {
+  EXPECT_THAT(
+      rows_of(sweep_of({"--schedule", "1f1b,interleaved,zb-v", "--chunks", "4,2", "--layers", "16"},
+                       2)),
+      ElementsAre("1f1b pp 2 m 8", "interleaved pp 2 x 4 chunks m 8", "zb-v pp 2 x 4 chunks m 8 -",
+                  "interleaved pp 2 x 2 chunks m 8", "zb-v pp 2 x 2 chunks m 8"));
+  EXPECT_THAT(rows_of(sweep_of({"--pp", "1,2", "--p2p", "split,merged"}, 2)),
+              ElementsAre("1f1b pp 1 m 8", "1f1b pp 2 m 8", "1f1b pp 2 m 8 merged"));
+}
+
+TEST(PipelineSweep, MessagesAreLoweredAsAsked) {
+  const Sweep sweep = sweep_of({"--p2p", "merged,split"}, 3);
+  ASSERT_EQ(sweep.cases.size(), 2U);
+  EXPECT_EQ(sweep.cases[0].layer.pipeline.schedule->lowering, Lowering::merged);
+  EXPECT_EQ(sweep.cases[1].layer.pipeline.schedule->lowering, Lowering::split);
+}
+
+TEST(PipelineSweep, EveryRuleNamesValueAndWayOut) {
+  const auto expect = [](const std::vector<std::string>& arguments, int world_size,
+                         const std::string& text) {
+    EXPECT_THAT(problem_of(arguments, world_size), HasSubstr(text))
+        << testing::PrintToString(arguments);
+  };
+  expect({"--pp", "4"}, 2, "pp 4 x tp 1 x dp 1 needs 4 ranks, but there are 2");
+  expect({"--tp", "2", "--dp", "2"}, 3, "pp 1 x tp 2 x dp 2 needs 4 ranks");
+  expect({"--layers", "2"}, 3, "2 layers for 3 stages; every stage needs one: at least 3");
+  expect({"--schedule", "zb-v", "--layers", "5"}, 3, "5 layers for 6 stages");
+  expect({"--schedule", "dualpipe"}, 3, "4 would work, and dualpipe-v takes any");
+  expect({"--schedule", "dualpipe", "--microbatches", "6"}, 4, "8 or more");
+  expect({"--schedule", "interleaved", "--microbatches", "2"}, 3, "3 or more");
+  expect({"--schedule", "interleaved", "--chunks", "1"}, 2, "--chunks 2 or more");
+  expect({"--schedule", "zb-v", "--chunks", "3"}, 2, "--chunks 2");
+  expect({"--split", "4,4"}, 3, "split 4,4 is for 2 stages, and there are 3; try 3,3,2");
+  expect({"--split", "4,5"}, 2, "split 4,5 adds up to 9, not to the 8 layers");
+  expect({"--hidden", "1000"}, 2, "hidden 1000 is not a multiple of 128");
+  expect({"--tp", "3", "--hidden", "512"}, 3, "is not divisible by tp 3");
+  expect({"--hidden", "1m", "--seq", "2000m"}, 2, "make tensors of");
+}
+
+TEST(PipelineSweep, AGivenSplitIsForSchedulesWithAsManyStages) {
+  const Sweep sweep = sweep_of({"--schedule", "1f1b,zb-v", "--split", "3,2,2,1"}, 2);
+  EXPECT_THAT(rows_of(sweep), ElementsAre("1f1b pp 2 m 8 balance 3+2+2+1 -",
+                                          "zb-v pp 2 x 2 chunks m 8 balance 3+2+2+1"));
+  EXPECT_THAT(sweep.cases[1].layer.pipeline.blocks, ElementsAre(3, 2, 2, 1));
+}
+
+TEST(PipelineSweep, MeasuredCostsMoveBlocksAwayFromTheHead) {
+  const std::vector<std::string> arguments{"--schedule", "1f1b,zb-v,dualpipe", "--layers",
+                                           "12",         "--balance",          "count,measured"};
+  const Sweep before = sweep_of(arguments, 2);
+  const std::string key = cost_key(before.cases.front());
+  const MeasuredCosts costs{{key, {.embedding = 0, .block = 100, .head = 400}}};
+  const Sweep sweep = sweep_of(arguments, 2, costs);
+  EXPECT_THAT(rows_of(sweep),
+              ElementsAre("1f1b pp 2 m 8", "1f1b pp 2 m 8 balance measured",
+                          "zb-v pp 2 x 2 chunks m 8", "zb-v pp 2 x 2 chunks m 8 balance measured",
+                          "dualpipe pp 2 m 8", "dualpipe pp 2 m 8 balance measured"));
+  EXPECT_THAT(sweep.cases[0].layer.pipeline.blocks, ElementsAre(6, 6));
+  EXPECT_THAT(sweep.cases[1].layer.pipeline.blocks, ElementsAre(8, 4));
+  // The head is on rank 0, which holds the stages 0 and 3.
+  EXPECT_THAT(sweep.cases[3].layer.pipeline.blocks, ElementsAre(2, 4, 4, 2));
+  // Both ranks hold both stages: nothing to gain.
+  EXPECT_THAT(sweep.cases[5].layer.pipeline.blocks, ElementsAre(6, 6));
+
+  const Rebalanced change = rebalanced(sweep.cases[1], costs.at(key));
+  EXPECT_EQ(change.slowest_by_count_us, 1000);
+  EXPECT_EQ(change.slowest_by_cost_us, 800);
+  EXPECT_NEAR(change.gain_pct(), 20, 1e-9);
+  EXPECT_EQ(change.imbalance_by_count, 1.25);
+  EXPECT_EQ(change.imbalance_by_cost, 1);
+  EXPECT_THAT(to_text(change), HasSubstr("8+4 blocks instead of 6+6; slowest rank 0.80 instead of "
+                                         "1.00 ms (20.0 % less)"));
+  EXPECT_EQ(rebalanced(sweep.cases[5], costs.at(key)).slowest_by_cost_us, 800);
+}
+
+TEST(PipelineSweep, AModelsVocabularyIsPadded) {
+  const Sweep sweep = sweep_of({"--model", "gpt3-175b", "--tp", "2"}, 4);
+  EXPECT_THAT(sweep.notices, Contains(HasSubstr("padded to")));
+  EXPECT_EQ(sweep.cases.front().layer.shape.layers, 96);
+}
+
+}  // namespace
+}  // namespace shardmark::bench::pp

@@ -1,0 +1,23 @@
+# shardmark-pp as a user runs it: each test is a function of pipeline_test.sh.
+find_program(SHARDMARK_BASH bash)
+if(SHARDMARK_BASH)
+  function(shardmark_add_pipeline_test name)
+    add_test(NAME pp_${name}
+      COMMAND ${SHARDMARK_BASH} ${CMAKE_CURRENT_SOURCE_DIR}/pipeline_test.sh ${name})
+    set_tests_properties(pp_${name} PROPERTIES LABELS e2e TIMEOUT 120 PROCESSORS 2
+      SKIP_RETURN_CODE 77 ENVIRONMENT
+      "PROGRAM=$<TARGET_FILE:shardmark-pp>;MPIEXEC=${MPIEXEC_EXECUTABLE};SCRATCH=${CMAKE_CURRENT_BINARY_DIR}/pipeline/${name}")
+  endfunction()
+  foreach(name IN ITEMS
+      every_schedule_on_two_threads three_ranks_skip_what_is_not_allowed one_rank_runs_all_stages
+      tp_inside_a_stage_and_dp_around_it merged_messages both_dtypes uneven_and_given_splits
+      balance_by_measured_cost resume_skips_finished_rows a_printed_schedule_runs_again
+      broken_schedules_are_refused bad_input_exits_with_2 dry_run_needs_no_ranks help_and_lists)
+    shardmark_add_pipeline_test(${name})
+  endforeach()
+  if(SHARDMARK_HAVE_MPI)
+    foreach(name IN ITEMS every_schedule_on_two_mpi_ranks mpi_three_ranks mpi_bad_input_is_printed_once)
+      shardmark_add_pipeline_test(${name})
+    endforeach()
+  endif()
+endif()

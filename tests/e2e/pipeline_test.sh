@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# pipeline_test.sh NAME: runs one test of shardmark-pp. PROGRAM, MPIEXEC and SCRATCH come from CTest.
+set -uo pipefail
+
+# A stated peak saves the probes, which take longer than these rows.
+brief=(--max-time 0.05 --min-samples 2 --warmup 1 --peak-tflops 0.1)
+tiny=(--hidden 32 --heads 2 --seq 16 --vocab 64 "${brief[@]}")
+
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+rows() { [ "$(tail -n +2 "$1/results.csv" | wc -l)" -eq "$2" ] || fail "not $2 rows in $1/results.csv"; }
+all_are() { [ "$(column "$1" "$2" | sort -u)" = "$3" ] || fail "$1: $(column "$1" "$2" | sort -u)"; }
+
+# Every row is right: checks, the time identity, and the three counts of bytes.
+rows_are_right() {
+  [ "$(column status "$1" | sort -u)" = ok ] || fail "a row is not ok: $(column reason "$1" | sort -u)"
+  all_are check "$1" pass
+  paste <(column residual_us "$1") <(column window_us "$1") |
+    awk '{ if ($1 < 0) $1 = -$1; if ($1 > 0.001 * $2) exit 1 }' || fail "a residual is above 0.1 %"
+  diff <(column bytes_analytic "$1") <(column bytes_observed "$1") || fail "formula and count differ"
+  diff <(column bytes_plan "$1") <(column bytes_observed "$1") || fail "plan and count differ"
+}
+
+every_schedule=(--schedule gpipe,1f1b,interleaved,zb-h1,zb-h2,zb-v,dualpipe,dualpipe-v --chunks 2)
+all_files_are_there() {
+  rows run 16
+  rows_are_right run
+  has run/run.json '"complete": true'
+  has run/run.json '"program": "shardmark-pp"'
+  [ "$(head -1 run/kernels.csv | cut -d, -f1)" = schema_version ] || fail "kernels.csv has no header"
+  [ -f run/trace.json.gz ] || [ -f run/trace.json ] || fail "no timeline"
+  [ "$(column split run | sort -u | tr '\n' ' ')" = "2+2+2+2 4+4 " ] || fail "split"
+}
+every_schedule_on_two_threads() {
+  expect 0 "$PROGRAM" --ranks 2 --pp 2 --layers 8 "${tiny[@]}" "${every_schedule[@]}" --microbatches 4,8 --out run
+  all_files_are_there
+}
+every_schedule_on_two_mpi_ranks() {
+  expect 0 mpi 2 --pp 2 --layers 8 "${tiny[@]}" "${every_schedule[@]}" --microbatches 4,8 --out run
+  all_files_are_there
+}
+
+three_ranks_are_right() {
+  rows run 8
+  [ "$(column status run | sort | uniq -c | tr -s ' \n' ' ')" = " 5 ok 3 skipped " ] ||
+    fail "$(column status run)"
+  has run/results.csv 'dualpipe: 3 ranks; its two directions'
+  has run/results.csv 'dualpipe-v: 4 micro-batches on 3 ranks'
+  has run/results.csv 'leave 1, and the last group needs at least 3'
+  has out 'skipped: schedule dualpipe'
+}
+three_ranks_skip_what_is_not_allowed() {
+  expect 0 "$PROGRAM" --ranks 3 --layers 24 "${tiny[@]}" "${every_schedule[@]}" --microbatches 4 --out run
+  three_ranks_are_right
+}
+mpi_three_ranks() {
+  expect 0 mpi 3 --layers 24 "${tiny[@]}" "${every_schedule[@]}" --microbatches 4 --out run
+  three_ranks_are_right
+}
+one_rank_runs_all_stages() {
+  expect 0 "$PROGRAM" --ranks 1 "${tiny[@]}" --schedule gpipe,zb-v,interleaved --microbatches 3 --out run
+  rows run 3
+  rows_are_right run
+  all_are p2p run none
+}
+
+tp_inside_a_stage_and_dp_around_it() {
+  expect 0 "$PROGRAM" --ranks 4 "${tiny[@]}" --pp 2 --tp 1,2 --schedule 1f1b,zb-v --out tp
+  rows tp 4
+  rows_are_right tp
+  expect 0 "$PROGRAM" --ranks 4 "${tiny[@]}" --pp 2 --dp 1,2 --schedule 1f1b,dualpipe --out dp
+  rows dp 4
+  rows_are_right dp
+  [ "$(column group_size dp | sort -u | tr '\n' ' ')" = "2 4 " ] || fail "group_size"
+}
+merged_messages() {
+  expect 0 "$PROGRAM" --ranks 3 --layers 6 "${tiny[@]}" --p2p split,merged \
+    --schedule 1f1b,zb-v,interleaved --microbatches 6 --out run
+  rows run 6
+  rows_are_right run
+  [ "$(column p2p run | sort -u | tr '\n' ' ')" = "merged split " ] || fail "p2p"
+}
+both_dtypes() {
+  expect 0 "$PROGRAM" --ranks 2 "${tiny[@]}" --dtype f32,bf16 --schedule gpipe,zb-h1 --out run
+  rows run 4
+  rows_are_right run
+}
+uneven_and_given_splits() {
+  expect 0 "$PROGRAM" --ranks 3 --layers 7 "${tiny[@]}" --schedule 1f1b,zb-v --microbatches 2,5 --out even
+  rows even 4
+  rows_are_right even
+  has out '7 layers in 3 stages are uneven: 3\+2\+2 blocks'
+  expect 0 "$PROGRAM" --ranks 3 --layers 7 "${tiny[@]}" --split 4,2,1 --out given
+  rows_are_right given
+  all_are split given 4+2+1
+}
+
+balance_by_measured_cost() {
+  expect 0 "$PROGRAM" --ranks 2 --layers 6 --hidden 32 --heads 2 --seq 64 --vocab 4k "${brief[@]}" \
+    --balance count,measured --out run
+  rows run 2
+  rows_are_right run
+  [ "$(column balance run | tr '\n' ' ')" = "count measured " ] || fail "balance"
+  [ "$(column split run | tr '\n' ' ')" = "3+3 5+1 " ] || fail "split: $(column split run)"
+  has out 'head [0-9.]+ ms of a micro-batch: 5\+1 blocks instead of 3\+3; slowest rank .* % less'
+  has run/run.json '"gain_pct"'
+}
+
+resume_skips_finished_rows() {
+  expect 0 "$PROGRAM" --ranks 2 "${tiny[@]}" --out run
+  rows run 1
+  expect 0 "$PROGRAM" --ranks 2 "${tiny[@]}" --schedule gpipe,1f1b --out run --resume
+  has out '1 of 2 rows are in run/results.csv already'
+  rows run 2
+}
+
+a_printed_schedule_runs_again() {
+  expect 0 "$PROGRAM" --print-schedule csv --schedule zb-v --pp 3 --microbatches 6
+  cp out mine.csv
+  expect 0 "$PROGRAM" --schedule-file mine.csv --layers 6 "${tiny[@]}" --out run
+  rows_are_right run
+  all_are schedule run mine.csv
+  all_are vpp run 2
+  expect 0 "$PROGRAM" --schedule-file mine.csv --print-schedule csv
+  diff out mine.csv || fail "the schedule changed"
+  expect 0 "$PROGRAM" --schedule 1f1b,dualpipe --pp 3 --microbatches 3 --print-schedule grid
+  has out '^rank 2  '
+  has out 'dualpipe, 3 ranks.*must be even'
+}
+broken_schedules_are_refused() {
+  printf '0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n' > deadlock.csv
+  expect 2 "$PROGRAM" --schedule-file deadlock.csv "${tiny[@]}"
+  has err 'deadlock'
+  has err '>0B0<'
+  printf '0F0,0B0\n1F0\n' > missing.csv
+  expect 2 "$PROGRAM" --schedule-file missing.csv "${tiny[@]}"
+  has err '1B0 is missing'
+}
+
+bad_input_exits_with_2() {
+  expect 2 "$PROGRAM" --ranks 2 --pp 4 "${tiny[@]}"
+  has err 'pp 4 x tp 1 x dp 1 needs 4 ranks'
+  expect 2 "$PROGRAM" --ranks 3 --layers 2 "${tiny[@]}"
+  has err '2 layers for 3 stages'
+  expect 2 "$PROGRAM" --ranks 3 --schedule dualpipe "${tiny[@]}"
+  has err 'must be even'
+  expect 2 "$PROGRAM" --ranks 2 --schedule dualpipe --microbatches 2 "${tiny[@]}"
+  has err 'at least 2 per rank'
+  expect 2 "$PROGRAM" --ranks 2 --split 4,5 "${tiny[@]}"
+  has err 'split 4,5 adds up to 9'
+  expect 2 "$PROGRAM" --schedule 1f2b
+  has err 'did you mean 1f1b\?'
+  [ ! -s out ] || fail "something was measured"
+}
+mpi_bad_input_is_printed_once() {
+  expect 2 mpi 3 --layers 2 "${tiny[@]}"
+  [ "$(grep -c '2 layers for 3 stages' err)" -eq 1 ] || fail "not printed once"
+}
+
+dry_run_needs_no_ranks() {
+  expect 0 "$PROGRAM" --dry-run --pp 4 --tp 2 "${tiny[@]}" --schedule 1f1b,zb-v,dualpipe
+  [ "$(grep -c 'no race, all collectives match, no deadlock' out)" -eq 3 ] || fail "a check is missing"
+  has out 'zb-v pp 4 x 2 chunks m 8 tp 2'
+}
+
+help_and_lists() {
+  expect 0 "$PROGRAM" --help
+  has out 'example: --print-schedule grid'
+  expect 0 "$PROGRAM" --list-columns
+  has out '`microbatches` \|'
+  expect 0 "$PROGRAM" --list-schedules
+  has out '^zb-h1: '
+  expect 0 "$PROGRAM" --list-models
+  has out '^gpt3-175b: '
+}
+
+"$1"
+echo passed
