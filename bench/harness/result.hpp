@@ -1,5 +1,6 @@
 #pragma once
 
+#include "bench/harness/pipeline_times.hpp"
 #include "core/record.hpp"
 #include "core/types.hpp"
 #include "layers/check.hpp"
@@ -7,6 +8,7 @@
 #include "layers/volume.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -90,6 +92,7 @@ struct Result {
   double bytes_analytic{0}, bytes_observed{0};
   double flops_model_causal{0}, flops_model_full{0};  ///< over all ranks of one replica
   double flops_observed{0};                           ///< executed by one rank (the first)
+  std::optional<PipelineTimes> pipeline;              ///< of a pipeline that was profiled
   Peak peak;
   CheckResult check;
   CheckMode check_mode{CheckMode::reduced};
