@@ -151,6 +151,8 @@ struct Run {
 Run parse_run(const std::string& run_json) {
   try {
     const nlohmann::json run = nlohmann::json::parse(run_json);
+    if (run.contains("predicted_for"))
+      throw InputError{"the run is itself a prediction; calibrate from one that was measured"};
     if (run.at("oversubscribed").get<bool>())
       throw InputError{
           "ranks shared cores in this run (run.json: oversubscribed), so its times say "

@@ -26,6 +26,8 @@ constexpr const char* examples =
     "      measures the links for a second and says what to expect\n"
     "  shardmark-cp --dry-run --cp 256 --seq 1m --heads 256\n"
     "      operations, FLOPs, bytes and memory of each rank; nothing is executed\n"
+    "  shardmark-cp --predict h100-sxm-8 --cp 1,2,4,8 --seq 64k --heads 32 --dtype bf16\n"
+    "      the same table for eight H100s; nothing is executed\n"
     "Exit code: 0 done, 1 a row failed or an error, 2 bad input, 128 + signal interrupted.";
 
 void add_shape_options(CommandLine& line, Options& options) {
@@ -139,7 +141,8 @@ void check(const Options& options) {
   if (!options.advise) return;
   for (const auto& [given, name] : {std::pair{options.base.dry_run, "--dry-run"},
                                     {!options.base.dump.empty(), "--dump"},
-                                    {!options.base.out.empty(), "--out"}})
+                                    {!options.base.out.empty(), "--out"},
+                                    {options.base.machine.has_value(), "--predict"}})
     if (given)
       throw InputError{message("--advise measures no rows for ", name, "; leave out one of them")};
 }
@@ -156,6 +159,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   add_parallel_options(line, options);
   add_advice_option(line, options);
   add_measurement_options(line, options.base);
+  add_prediction_options(line, options.base);
   add_output_options(line, options.base);
   add_testing_options(line, options.base);
   options.base.print = line.parse(arguments);
@@ -182,7 +186,8 @@ std::vector<int> cp_degrees(const Options& options, int tp, int world_size) {
 LaunchRequest launch_request(const Options& options) {
   const int ranks = options.cp.empty() ? std::max(default_ranks(), tp_degrees(options).back())
                                        : std::ranges::max(options.cp) * tp_degrees(options).back();
-  return {std::string{name_of(Tool::cp)}, options.base.transport, options.base.ranks, ranks};
+  return {std::string{name_of(Tool::cp)}, options.base.transport, options.base.ranks,
+          options.base.machine ? 1 : ranks};
 }
 
 }  // namespace shardmark::bench::context

@@ -77,9 +77,11 @@ int run(const Options& options, const std::vector<std::string>& command_line,
   transport.set_wait_policy({.yield = yield, .timeout_s = base.timeout_s});
   if (options.advise) return run_advice(options, transport);
   std::optional<Expectation> expectation;
-  if (base.dump.empty()) expectation = expect(options, transport);
+  if (base.dump.empty() && !base.machine) expectation = expect(options, transport);
   LayerBench bench;
-  bench.expand = [&options](int world_size) { return expand(options, world_size); };
+  bench.expand = [&options](int world_size) {
+    return expand(options, world_size, !options.base.machine);
+  };
   bench.show = [&](const bench::Options& given, const Transport& ranks, const Sweep& sweep) {
     auto table = std::make_unique<Table>(std::cout, given.verbose);
     table->begin(given, ranks, sweep.notices);

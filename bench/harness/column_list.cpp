@@ -7,6 +7,7 @@ namespace shardmark::bench {
 namespace {
 
 std::string_view check_of(const Row& row) {
+  if (!row.run.machine.empty()) return "";
   if (row.result.status == Status::skipped || row.result.check_mode == CheckMode::off)
     return "skipped";
   return row.result.check.pass ? "pass" : "fail";
@@ -46,8 +47,10 @@ std::vector<Column> identity_columns() {
       {"schema_version", "", "version of this table", key, [](R) { return text(schema_version); }},
       {"run_id", "", "start time and process of the run that measured the row", always,
        [](R r) { return text(r.run.run_id); }},
-      {"backend", "", "cpu", key, [](R r) { return text(r.run.backend); }},
-      {"transport", "", "threads (ranks are threads of one process) or mpi", key,
+      {"backend", "", "cpu; record where nothing ran", key,
+       [](R r) { return text(r.run.backend); }},
+      {"transport", "",
+       "threads (ranks are threads of one process) or mpi; empty where nothing ran", key,
        [](R r) { return text(r.run.transport); }},
       {"model", "", "model whose shape it is; empty for a shape of one's own", key,
        [](R r) { return text(r.result.config.model); }, Of::models},
@@ -151,14 +154,14 @@ std::vector<Column> quality_columns() {
        "the sequence is split)",
        always, [](R r) { return text(check_of(r)); }},
       {"check_mode", "", "off, reduced (smaller shape; always on one rank) or full", always,
-       [](R r) { return text(name_of(r.result.check_mode)); }},
-      {"check_exact", "", "a bitwise comparison on exact data was part of it", measured,
+       [](R r) { return r.run.machine.empty() ? text(name_of(r.result.check_mode)) : ""; }},
+      {"check_exact", "", "a bitwise comparison on exact data was part of it", sampled,
        [](R r) { return text(r.result.check.exact); }},
-      {"max_abs_err", "", "largest difference of any element on random data", measured,
+      {"max_abs_err", "", "largest difference of any element on random data", sampled,
        [](R r) { return text(r.result.check.max_abs_err); }},
-      {"rel_norm_err", "", "largest norm(difference) / norm(expected) of any tensor", measured,
+      {"rel_norm_err", "", "largest norm(difference) / norm(expected) of any tensor", sampled,
        [](R r) { return text(r.result.check.rel_norm_err); }},
-      {"tol", "", "limit of rel_norm_err", measured,
+      {"tol", "", "limit of rel_norm_err", sampled,
        [](R r) { return text(r.result.check.tolerance); }},
       {"mem_peak_bytes", "bytes", "largest memory of one rank's tensors and workspace", measured,
        [](R r) { return text(r.result.mem_peak_bytes); }},
@@ -179,14 +182,18 @@ std::vector<Column> quality_columns() {
       {"oversubscribed", "", "more compute threads than cores: do not compare with other rows",
        always, [](R r) { return text(r.result.oversubscribed); }},
       {"profiler_overhead_pct", "%", "profiled over unprofiled median of one session, minus 1",
-       measured, [](R r) { return text(r.result.profiler_overhead_pct()); }},
-      {"source", "", "measured", always, [](R) { return text(std::string_view{"measured"}); }},
+       sampled, [](R r) { return text(r.result.profiler_overhead_pct()); }},
+      {"source", "", "measured, or predicted for a machine that need not be there", key,
+       [](R r) { return text(r.run.machine.empty() ? "measured" : "predicted"); }},
+      {"machine", "", "name of the machine that it is predicted for", key,
+       [](R r) { return text(r.run.machine); }},
       {"status", "", "ok, skipped or failed", always, [](R r) { return text(status_of(r)); }},
       {"reason", "", "why it was skipped or failed", always,
        [](R r) { return text(r.result.reason); }},
       {"verdict", "",
-       "imbalanced, communication_bound, latency_bound, memory_bound or compute_bound", measured,
-       [](R r) { return text(r.result.verdict); }},
+       "imbalanced, bubble_bound, communication_bound, latency_bound, memory_bound or "
+       "compute_bound",
+       measured, [](R r) { return text(r.result.verdict); }},
       {"verdict_reason", "", "the numbers behind it and one thing to try", measured,
        [](R r) { return text(r.result.verdict_reason); }},
   };

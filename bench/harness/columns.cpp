@@ -78,9 +78,10 @@ std::span<const KernelColumn> kernel_columns() {
 }
 
 std::string Column::cell(const Row& row) const {
-  const bool is_measured = row.result.time.samples > 0;
-  if (holds == Holds::measured && !is_measured) return {};
-  if (holds == Holds::communicating && !(is_measured && row.result.num_ranks() > 1)) return {};
+  if (holds == Holds::key || holds == Holds::always) return value(row);
+  if (row.result.time.p50 <= 0) return {};
+  if (holds == Holds::communicating && row.result.num_ranks() == 1) return {};
+  if (holds == Holds::sampled && !row.run.machine.empty()) return {};
   return value(row);
 }
 

@@ -16,6 +16,7 @@ struct RunIdentity {
   std::string run_id;
   std::string backend{"cpu"}, transport;
   Tool tool{Tool::tp};
+  std::string machine{};  ///< whose times are predicted; empty: this one's are measured
 };
 struct Row {
   const Result& result;
@@ -25,10 +26,10 @@ struct Row {
 /// One column of results.csv. The list of them is the only description of the file: header, rows,
 /// resume keys and the tables in results/README.md come from it.
 struct Column {
-  /// key: always, and part of what makes two rows the same configuration; measured: rows that were
-  /// timed, also if a check failed; communicating: those of them with several ranks. The cell is
-  /// empty otherwise.
-  enum class Holds : std::uint8_t { key, always, measured, communicating };
+  /// key: always, and part of what makes two rows the same configuration; measured: rows with
+  /// times, also if a check failed, and predicted ones; communicating: those of them with several
+  /// ranks; sampled: those that really ran. The cell is empty otherwise.
+  enum class Holds : std::uint8_t { key, always, measured, communicating, sampled };
 
   /// Whose files have it.
   enum class Of : std::uint8_t {

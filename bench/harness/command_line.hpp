@@ -69,6 +69,7 @@ void add_parallel_options(CommandLine& line, Options& options);    ///< shardmar
 void add_launch_options(CommandLine& line, Options& options);      ///< in the same group
 void add_measurement_options(CommandLine& line, Options& options);
 void add_output_options(CommandLine& line, Options& options);
+void add_prediction_options(CommandLine& line, Options& options);
 void add_testing_options(CommandLine& line, Options& options);
 
 }  // namespace shardmark::bench

@@ -24,7 +24,28 @@ constexpr const char* examples =
     "      one block with the shape of a public model\n"
     "  shardmark-tp --dry-run --model llama3-70b --tp 1,2,4,8 --seq 8k\n"
     "      operations, FLOPs, bytes and memory of each rank; nothing is executed\n"
+    "  shardmark-tp --predict h100-sxm-8 --model llama3-70b --tp 1,2,4,8 --seq 8k --dtype bf16\n"
+    "      the same table for eight H100s; nothing is executed\n"
     "Exit code: 0 done, 1 a row failed or an error, 2 bad input, 128 + signal interrupted.";
+
+/// What only ranks that run can do.
+void check_prediction(const Options& options) {
+  const RunnerOptions& runner = options.runner;
+  for (const auto& [given, name] : {std::pair{options.dry_run, "--dry-run"},
+                                    {!options.dump.empty(), "--dump"},
+                                    {options.ranks.has_value(), "--ranks"},
+                                    {options.transport.has_value(), "--transport"},
+                                    {runner.replicate, "--fill replicate"},
+                                    {!runner.fault.empty(), "--inject-fault"},
+                                    {runner.check_nan, "--check-nan"}})
+    if (given)
+      throw InputError{
+          message("--predict runs nothing that ", name, " could be for; leave out one of them")};
+  if (!runner.plans.algorithms.empty())
+    throw InputError{
+        "--predict takes the collectives' algorithms from the machine file (\"collectives\"); "
+        "leave out --algorithm"};
+}
 
 }  // namespace
 
@@ -36,11 +57,13 @@ Options parse_options(const std::vector<std::string>& arguments) {
   add_shape_options(line, options);
   add_parallel_options(line, options);
   add_measurement_options(line, options);
+  add_prediction_options(line, options);
   add_output_options(line, options);
   add_testing_options(line, options);
   options.print = line.parse(arguments);
   check_contradictions(options);
   for (const std::string& model : options.models) (void)find_model(model);
+  if (!options.calibrate.empty()) options.print = calibrated_machine(options);
   return options;
 }
 
@@ -55,6 +78,7 @@ void check_contradictions(const Options& options) {
     if (algorithm == "auto" && options.runner.plans.table.rows().empty())
       throw InputError{message("--algorithm ", name_of(axis),
                                "=auto needs a table of measured choices; add --tuning FILE")};
+  if (options.machine) check_prediction(options);
 }
 
 std::vector<int> tp_degrees(const Options& options, int world_size) {
@@ -69,7 +93,7 @@ std::vector<int> tp_degrees(const Options& options, int world_size) {
 
 LaunchRequest launch_request(const Options& options) {
   const int ranks = options.tp.empty() ? default_ranks() : *std::ranges::max_element(options.tp);
-  return {"shardmark-tp", options.transport, options.ranks, ranks};
+  return {"shardmark-tp", options.transport, options.ranks, options.machine ? 1 : ranks};
 }
 
 }  // namespace shardmark::bench

@@ -4,6 +4,7 @@
 #include "bench/harness/measure.hpp"
 #include "bench/harness/tool.hpp"
 #include "layers/recording.hpp"
+#include "sim/hardware.hpp"
 
 #include <optional>
 #include <string>
@@ -40,6 +41,11 @@ struct Options {
   RunnerOptions runner;
   double timeout_s{120};
 
+  // Prediction.
+  std::optional<Machine> machine;  ///< predict for it instead of measuring
+  std::string calibrate;           ///< folder of a run to make a machine file of
+  std::string machine_name{"calibrated"};
+
   // Output.
   std::string out, dump;
   bool resume{false}, dry_run{false}, verbose{false};
@@ -54,6 +60,9 @@ struct Options {
 
 /// Throws InputError when options that all programs have contradict each other.
 void check_contradictions(const Options& options);
+
+/// The machine file that --calibrate prints. Throws InputError naming what the run lacks.
+[[nodiscard]] std::string calibrated_machine(const Options& options);
 
 /// The degrees of `--tp`, ascending; when it was not given: 1, 2, 4, ... and `world_size`.
 [[nodiscard]] std::vector<int> tp_degrees(const Options& options, int world_size);

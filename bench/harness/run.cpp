@@ -4,6 +4,7 @@
 #include "bench/harness/dry_run.hpp"
 #include "bench/harness/dump.hpp"
 #include "bench/harness/plan.hpp"
+#include "bench/harness/predict.hpp"
 #include "bench/harness/progress.hpp"
 #include "bench/harness/run_json.hpp"
 #include "bench/harness/summary.hpp"
@@ -18,15 +19,22 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <limits>
 #include <memory>
+#include <optional>
 
 namespace shardmark::bench {
 namespace {
 
 /// Part of the memory that a case may take; the rest is for the system and the processes.
 constexpr double usable_memory = 0.9;
+
+/// A prediction has as many ranks as it takes.
+int world_of(const Case& config, const Options& options, const Transport& transport) {
+  return options.machine ? config.layer.parallel.num_ranks() : transport.size();
+}
 
 /// Rank 0: everything that keeps or shows rows. run.json comes last, so that its completion marker
 /// is written after everything else.
@@ -35,10 +43,14 @@ Sinks make_sinks(const LayerBench& bench, const Options& options,
                  const Transport& transport, const Sweep& sweep) {
   Sinks sinks;
   const std::string& folder = options.out;
+  int largest_world = 1;
+  for (const Case& config : sweep.cases)
+    largest_world = std::max(largest_world, world_of(config, options, transport));
   if (!folder.empty()) {
     // results.csv last: --resume takes what it holds as finished.
     sinks.push_back(std::make_unique<KernelsCsv>(folder, identity, options.resume));
-    sinks.push_back(std::make_unique<Timeline>(folder, identity.transport, transport.size()));
+    sinks.push_back(std::make_unique<Timeline>(
+        folder, options.machine ? "predicted" : identity.transport, largest_world));
     sinks.push_back(std::make_unique<ResultsCsv>(folder, identity, options.resume));
   }
   for (auto& sink : bench.show(options, transport, sweep)) sinks.push_back(std::move(sink));
@@ -56,14 +68,16 @@ void settle(Sweep& sweep, const Options& options, const RunIdentity& identity,
   // One line per case: "-" when it is done already, otherwise "+" and the skip_reason.
   std::string decisions;
   on_rank_0(transport, [&] {
-    skip_what_does_not_fit(
-        cases, options.runner, transport.endpoints(),
-        static_cast<std::int64_t>(usable_memory * static_cast<double>(memory_total_bytes())));
+    if (!options.machine)
+      skip_what_does_not_fit(
+          cases, options.runner, transport.endpoints(),
+          static_cast<std::int64_t>(usable_memory * static_cast<double>(memory_total_bytes())));
     std::set<std::string> finished;
     if (options.resume) finished = finished_rows(options.out, options.tool);
     std::size_t num_done = 0;
     for (const Case& config : cases) {
-      const bool done = is_finished(config, finished, identity, options.runner, transport.size());
+      const bool done = is_finished(config, finished, identity, options.runner,
+                                    world_of(config, options, transport));
       num_done += done ? 1 : 0;
       decisions += done ? "-\n" : '+' + config.skip_reason + '\n';
     }
@@ -106,17 +120,20 @@ struct Tally {
   int ok{0}, failed{0};
 };
 
-/// Measures the cases one after another; every finished row is in all sinks before the next starts.
-Tally measure(const Options& options, const std::vector<Case>& cases, Runner& runner,
-              Transport& transport, const Sinks& sinks) {
+/// Measures a case, or predicts it.
+using MakeRow = std::function<Outcome(const Case&)>;
+
+/// Takes the cases one after another; every finished row is in all sinks before the next starts.
+Tally make_rows(const Options& options, const std::vector<Case>& cases, const MakeRow& make_row,
+                Transport& transport, const Sinks& sinks) {
   Tally tally;
   Progress progress{cases.size(), ::isatty(STDERR_FILENO) != 0};
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Case& config = cases[i];
     const bool skipped = !config.skip_reason.empty();
     if (transport.rank() == 0 && !skipped) progress.start(i, describe(config));
-    const Outcome row =
-        skipped ? skipped_row(config, options, transport.size()) : runner.run(config);
+    const Outcome row = skipped ? skipped_row(config, options, world_of(config, options, transport))
+                                : make_row(config);
     on_rank_0(transport, [&] {
       progress.clear();
       for (const auto& sink : sinks) sink->add(row);
@@ -148,10 +165,21 @@ void finish(Transport& transport, const Sinks& sinks, bool complete) {
   });
 }
 
+RunIdentity identity_of(const Options& options, const Transport& transport) {
+  if (options.machine) return {make_run_id(), "record", "", options.tool, options.machine->name};
+  return {make_run_id(), "cpu", std::string{transport.name()}, options.tool};
+}
+
 /// Ranks that wait give the core away when there are more of them than cores.
 void set_waiting(Transport& transport, const Options& options) {
   const bool yield = is_oversubscribed(transport, options.runner.threads_per_rank);
   transport.set_wait_policy({.yield = yield, .timeout_s = options.timeout_s});
+}
+
+/// Every degree that the options name, whatever ranks there are.
+Sweep expand_anywhere(Options options, int world_size) {
+  options.tp = tp_degrees(options, world_size);
+  return expand(options, std::numeric_limits<int>::max());
 }
 
 }  // namespace
@@ -165,22 +193,26 @@ LayerBench tensor_parallel_bench(const Options& options) {
     sinks.push_back(std::make_unique<SummaryText>(std::cout, sweep.num_finished));
     return sinks;
   };
-  return {[options](int world_size) { return expand(options, world_size); }, show,
-          [](std::span<const Result> results) { return summary_json(results); }};
+  const auto cases = [options](int world_size) {
+    return options.machine ? expand_anywhere(options, world_size) : expand(options, world_size);
+  };
+  return {cases, show, [](std::span<const Result> results) { return summary_json(results); }};
 }
 
-int run_dry(Options options, int world_size) {
-  options.tp = tp_degrees(options, world_size);
-  const Sweep sweep = expand(options, std::numeric_limits<int>::max());
-  return dry_run(std::cout, options, sweep) ? 0 : 1;
+int run_dry(const Options& options, int world_size) {
+  return dry_run(std::cout, options, expand_anywhere(options, world_size)) ? 0 : 1;
 }
 
 int run(const LayerBench& bench, const Options& options,
         const std::vector<std::string>& command_line, Transport& transport) {
   if (!options.runner.fault.empty()) check_fault(parse_fault(options.runner.fault), transport);
-  Sweep sweep = bench.expand(transport.size());
+  if (options.machine && transport.size() > 1)
+    throw InputError{message("--predict needs no ranks, but ", transport.size(),
+                             " were started; start it without the launcher")};
+  Sweep sweep = bench.expand(
+      options.machine ? static_cast<int>(options.machine->ranks_per_node.value) : transport.size());
   set_waiting(transport, options);
-  const RunIdentity identity{make_run_id(), "cpu", std::string{transport.name()}, options.tool};
+  const RunIdentity identity = identity_of(options, transport);
   if (!options.out.empty())
     on_rank_0(transport, [&] {
       prepare_folder(options.out, options.resume,
@@ -192,14 +224,20 @@ int run(const LayerBench& bench, const Options& options,
     on_rank_0(transport, [&] {
       sinks = make_sinks(bench, options, command_line, identity, transport, sweep);
     });
-  Runner runner{options.runner, transport};
+  std::optional<Runner> runner;
+  if (!options.machine) runner.emplace(options.runner, transport);
   if (!options.dump.empty()) {
-    dump_all(options, sweep.cases, runner, transport);
+    dump_all(options, sweep.cases, *runner, transport);
     return 0;
   }
+  const auto make_row = [&](const Case& config) {
+    if (runner) return runner->run(config);
+    if (options.runner.interrupted && options.runner.interrupted()) throw Interrupted{};
+    return predict_row(config, *options.machine, options.runner);
+  };
   Tally tally;
   try {
-    tally = measure(options, sweep.cases, runner, transport, sinks);
+    tally = make_rows(options, sweep.cases, make_row, transport, sinks);
   } catch (const Interrupted&) {
     finish(transport, sinks, false);
     throw;

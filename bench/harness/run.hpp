@@ -19,6 +19,7 @@ using Sinks = std::vector<std::unique_ptr<ResultSink>>;
 
 /// What a program adds to the run that all of them share.
 struct LayerBench {
+  /// For a prediction `world_size` only says which degrees are meant when none are given.
   std::function<Sweep(int world_size)> expand;
   /// On rank 0: makes what shows the rows on stdout, and prints its head.
   std::function<Sinks(const Options&, const Transport&, const Sweep&)> show;
@@ -26,7 +27,7 @@ struct LayerBench {
   std::function<nlohmann::ordered_json(std::span<const Result>)> summarize;
 };
 
-/// Measures or dumps everything the options ask for on this rank and returns the exit
+/// Measures, predicts or dumps everything the options ask for on this rank and returns the exit
 /// code, the same on all ranks: 0, 1 when a row failed, 2 when no row could run. Throws InputError
 /// before anything is measured, Error when results cannot be kept. `Interrupted` passes through
 /// after the finished rows are safe. Collective.
@@ -37,6 +38,6 @@ struct LayerBench {
 [[nodiscard]] LayerBench tensor_parallel_bench(const Options& options);
 /// Prints what `--dry-run` of shardmark-tp shows and returns the exit code. `world_size` only says
 /// which degrees are meant when --tp was not given.
-[[nodiscard]] int run_dry(Options options, int world_size);
+[[nodiscard]] int run_dry(const Options& options, int world_size);
 
 }  // namespace shardmark::bench

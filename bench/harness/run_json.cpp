@@ -146,8 +146,10 @@ std::string make_run_id() { return utc_time("%Y%m%dT%H%M%SZ-") + std::to_string(
 
 Json provenance(const std::vector<std::string>& command_line, const Options& options,
                 const RunIdentity& run, const Transport& transport) {
-  return provenance_of(std::string{name_of(options.tool)}, schema_version, command_line,
-                       measurement(options), run, transport);
+  Json json = provenance_of(std::string{name_of(options.tool)}, schema_version, command_line,
+                            measurement(options), run, transport);
+  if (options.machine) json["predicted_for"] = Json::parse(to_json(*options.machine));
+  return json;
 }
 
 std::string changed_settings(const Options& options) {

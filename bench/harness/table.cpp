@@ -42,6 +42,11 @@ const char* check_of(const Result& result) {
 }  // namespace
 
 void print_launch(std::ostream& out, const Options& options, const Transport& transport) {
+  if (options.machine) {
+    out << fmt::format("# {}: predicted, nothing was run\n#   machine {}: {}\n", version_text(),
+                       options.machine->name, options.machine->about);
+    return;
+  }
   out << fmt::format("# {}: {} rank{} ({}), {} thread{} each\n", version_text(), transport.size(),
                      transport.size() == 1 ? "" : "s", transport.name(),
                      options.runner.threads_per_rank,
@@ -63,9 +68,13 @@ void print_notices(std::ostream& out, const Transport& transport,
 }
 
 std::string describe_peak(const Options& options) {
-  return options.runner.peak_tflops > 0
-             ? fmt::format("given as {} TFLOP/s", options.runner.peak_tflops)
-             : "the best matrix product measured between the samples of the row";
+  if (options.runner.peak_tflops > 0)
+    return fmt::format("given as {} TFLOP/s", options.runner.peak_tflops);
+  if (!options.machine) return "the best matrix product measured between the samples of the row";
+  std::string peaks;
+  for (const auto& [dtype, peak] : options.machine->peaks_tflops)
+    peaks += fmt::format("{}{} {:.4g}", peaks.empty() ? "" : ", ", dtype, peak.value);
+  return fmt::format("{} TFLOP/s in the machine file", peaks);
 }
 
 void Table::begin(const Options& options, const Transport& transport,

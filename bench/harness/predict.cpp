@@ -1,0 +1,176 @@
+#include "bench/harness/predict.hpp"
+
+#include "bench/harness/probes.hpp"
+#include "bench/harness/trace.hpp"
+#include "bench/harness/work.hpp"
+#include "sim/cost_comm.hpp"
+#include "sim/predict.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace shardmark::bench {
+namespace {
+
+double to_us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
+
+/// The programs of a configuration, one for each class of ranks.
+struct Programs {
+  Folding folding;
+  std::vector<Recording> recordings{};         ///< without `ops`, but with what these point to
+  std::vector<std::vector<OpRecord>> lists{};  ///< their `ops`
+  std::vector<RankWork> work{};
+
+  [[nodiscard]] std::size_t class_of(std::size_t rank) const {
+    return static_cast<std::size_t>(folding.class_of[rank]);
+  }
+};
+
+/// Throws InputError when the machine has too few ranks.
+void check_size(const Parallel& parallel, const Machine& machine) {
+  if (machine.has_between || parallel.num_ranks() <= machine.ranks_per_node.value) return;
+  throw InputError{message("machine ", machine.name, " is one node of ",
+                           machine.ranks_per_node.value, " ranks, and this takes ",
+                           parallel.num_ranks(),
+                           "; lower the degrees, or describe the links between its nodes "
+                           "(\"between\") in the machine file")};
+}
+
+Programs record(const Case& config, const Machine& machine, int num_threads) {
+  const Parallel& parallel = config.layer.parallel;
+  constexpr std::array alike{Axis::dp, Axis::tp};
+  const Mesh mesh{{.dp = parallel.dp.size,
+                   .pp = parallel.pp.size,
+                   .cp = parallel.context.cp.size,
+                   .tp = parallel.tp.size}};
+  Programs programs{fold(mesh, static_cast<int>(machine.ranks_per_node.value), alike)};
+  LayerConfig layer = config.layer;
+  for (const int rank : programs.folding.representatives) {
+    layer.parallel = parallel.at(0, rank);
+    Recording recording = record_program(layer, config.phase, num_threads);
+    programs.work.push_back(work_of(recording));
+    programs.lists.push_back(std::move(recording.ops));
+    programs.recordings.push_back(std::move(recording));
+  }
+  return programs;
+}
+
+/// As FilterBackend does it for the baselines of a measured row.
+std::vector<OpRecord> without(OpKind kind, const std::vector<OpRecord>& list) {
+  std::vector<OpRecord> kept;
+  std::ranges::copy_if(list, std::back_inserter(kept),
+                       [&](const OpRecord& record) { return kind_of(record.op) != kind; });
+  return kept;
+}
+
+void predict_baselines(const Programs& programs, const Machine& machine, Result& result) {
+  if (result.num_ranks() == 1) return;
+  std::vector<std::vector<OpRecord>> communications;
+  for (const std::vector<OpRecord>& list : programs.lists) {
+    communications.push_back(without(OpKind::compute, list));
+    const std::array computes{without(OpKind::communication, list)};
+    const Prediction alone = predict(computes, machine);
+    result.compute_only_us = std::max(result.compute_only_us, alone.window_us());
+    result.comp_alone_us = std::max(result.comp_alone_us, to_us(alone.time_of(0).comp_ns));
+  }
+  const Prediction alone = predict(communications, machine, programs.folding);
+  result.communication_only_us = alone.window_us();
+  for (const RankTime& time : alone.replay.times)
+    result.comm_alone_us = std::max(result.comm_alone_us, to_us(time.comm_ns));
+}
+
+void fill_work(const Case& config, const Programs& programs, Result& result) {
+  for (const Recording& recording : programs.recordings)
+    result.mem_peak_bytes =
+        std::max(result.mem_peak_bytes, recording.tensor_bytes + recording.workspace_bytes);
+  for (std::size_t rank = 0; rank < programs.folding.num_ranks(); ++rank)
+    result.work.push_back(programs.work[programs.class_of(rank)]);
+  const Recording& first = programs.recordings.front();
+  result.mem_predicted_bytes = first.tensor_bytes + first.workspace_bytes;
+  result.bytes_observed = first.bytes_wire;
+  result.flops_observed = first.flops;
+  const ModelFlops flops = model_flops(config.layer, config.phase);
+  result.flops_model_causal = flops.causal;
+  result.flops_model_full = flops.full;
+  LayerConfig layer = config.layer;
+  layer.parallel = layer.parallel.at(0, 0);
+  result.volume = communication_volume(layer, config.phase);
+  result.bytes_analytic = total_bytes(result.volume);
+}
+
+/// Takes the lists: each becomes the trace of its class.
+void fill_times(Programs& programs, const Prediction& prediction, Outcome& row) {
+  const Replay& replay = prediction.replay;
+  Result& result = row.result;
+  std::vector<TimeSplit> splits;
+  for (std::size_t i = 0; i < programs.lists.size(); ++i) {
+    ProfiledIteration iteration;
+    iteration.end_ns = replay.window_ns;
+    iteration.idle_ns = replay.times[i].idle_ns;
+    iteration.records = kernel_records(programs.lists[i], replay.ops[i]);
+    iteration.ops = std::move(programs.lists[i]);
+    splits.push_back(split_window(iteration));
+    row.traces.push_back(make_trace(programs.folding.representatives[i], iteration));
+  }
+  for (std::size_t rank = 0; rank < programs.folding.num_ranks(); ++rank)
+    result.splits.push_back(splits[programs.class_of(rank)]);
+  const auto worst = static_cast<std::size_t>(
+      std::ranges::max_element(splits, {}, &TimeSplit::exposed_comm_us) - splits.begin());
+  result.time.p50 = prediction.window_us();
+  result.split = splits[worst];
+  result.exchange_us = time_on(row.traces[worst], Lane::cp);
+  result.transfer_us = to_us(replay.times[worst].transfer_ns);
+  result.wait_us = to_us(replay.times[worst].wait_ns);
+  for (const TimeSplit& split : splits) {
+    result.comp_together_us = std::max(result.comp_together_us, split.comp_us);
+    result.comm_together_us = std::max(result.comm_together_us, split.comm_us);
+  }
+  result.kernels = summarize_kernels(row.traces);
+}
+
+Peak peak_of(const Machine& machine, DType dtype, double user_tflops) {
+  if (user_tflops > 0) return {user_tflops, user_tflops, "user"};
+  const double tflops = machine.peak_tflops(dtype);
+  return {tflops, tflops, "machine:" + machine.name};
+}
+
+/// What probe_machine measures.
+VerdictInputs probe(const Machine& machine, const Parallel& parallel) {
+  VerdictInputs inputs;
+  inputs.copy_bandwidth_GBps = machine.memory_GBps.value / 2;  // a copy moves each byte twice
+  const Group group = latency_group(parallel.at(0, 0));
+  const AllReduce token{.x = {.buffer = 1, .shape = {16}, .row_stride = 16}, .group = group};
+  if (group.size > 1) inputs.latency_us = communication_us(machine, token);
+  return inputs;
+}
+
+}  // namespace
+
+Outcome predict_row(const Case& config, const Machine& machine, const RunnerOptions& options) {
+  Outcome row;
+  row.result.config = config;
+  row.result.world_size = config.layer.parallel.num_ranks();
+  row.result.threads_per_rank = options.threads_per_rank;
+  row.result.check_mode = CheckMode::off;
+  Outcome unfinished = row;
+  try {
+    check_size(config.layer.parallel, machine);
+    Result& result = row.result;
+    result.peak = peak_of(machine, config.layer.dtype, options.peak_tflops);
+    Programs programs = record(config, machine, options.threads_per_rank);
+    fill_work(config, programs, result);
+    predict_baselines(programs, machine, result);
+    fill_times(programs, predict(programs.lists, machine, programs.folding), row);
+    const Verdict verdict =
+        judge(result, options.thresholds, probe(machine, config.layer.parallel));
+    result.verdict = verdict.name;
+    result.verdict_reason = verdict.reason;
+    return row;
+  } catch (const InputError& error) {
+    unfinished.result.status = Status::skipped;
+    unfinished.result.reason = error.what();
+    return unfinished;
+  }
+}
+
+}  // namespace shardmark::bench

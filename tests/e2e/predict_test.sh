@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# predict_test.sh NAME: runs one test of predictions. PROGRAM (shardmark-tp), CONTEXT (shardmark-cp),
+# MPIEXEC, PYTHON, SOURCE and SCRATCH come from CTest.
+set -uo pipefail
+
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+rows() { [ "$(tail -n +2 "$1/results.csv" | wc -l)" -eq "$2" ] || fail "not $2 rows in $1/results.csv"; }
+all_are() { [ "$(column "$1" "$3" | sort -u)" = "$2" ] || fail "$1 in $3 is not '$2'"; }
+llama=(--predict h100-sxm-8 --model llama3-8b --dtype bf16)
+
+predicts_a_model() {
+  expect 0 "$PROGRAM" "${llama[@]}" --tp 1,2,4,8 --out run
+  has out 'predicted, nothing was run'
+  has out 'machine h100-sxm-8: NVIDIA H100'
+  has out 'Summary'
+  rows run 4
+  all_are status ok run
+  all_are source predicted run
+  all_are machine h100-sxm-8 run
+  all_are peak_source machine:h100-sxm-8 run
+  all_are backend record run
+  for name in transport samples cv_pct check check_mode profiler_overhead_pct; do all_are $name '' run; done
+  [ "$(column world_size run | tr '\n' ' ')" = '1 2 4 8 ' ] || fail "world_size"
+  # More ranks take less time.
+  column time_us_p50 run | sort -c -g -r || fail "times do not fall"
+  has run/kernels.csv ',predicted,h100-sxm-8,0,step/'
+  has run/run.json '"complete": true'
+  has run/run.json '"predicted_for"'
+  if [ -f run/trace.json.gz ]; then gunzip -c run/trace.json.gz; else cat run/trace.json; fi > trace
+  has trace 'ncclDevKernel_AllReduce_Sum_bf16 \(shardmark predicted\)'
+  has trace '"world_size": 8'
+}
+
+resumes() {
+  expect 0 "$PROGRAM" "${llama[@]}" --tp 1 --out run
+  expect 0 "$PROGRAM" "${llama[@]}" --tp 1,2 --out run --resume
+  has out '1 of 2 rows are in run/results.csv already'
+  rows run 2
+  expect 0 "$PROGRAM" "${llama[@]/h100-sxm-8/a100-sxm-8}" --tp 1,2 --out run --resume
+  has out '0 of 2 rows'
+  rows run 4
+}
+
+machines_are_listed() {
+  expect 0 "$PROGRAM" --list-machines
+  has out '^a100-sxm-8: '
+  has out '^h200-sxm-8: '
+  expect 2 "$PROGRAM" --predict h100
+  has err "no machine 'h100'.*the machines are a100-sxm-8, h100-sxm-8, h200-sxm-8"
+}
+
+bad_machine_files_exit_with_2() {
+  local good=$SOURCE/sim/machines/h100-sxm-8.json
+  expect 0 "$PROGRAM" --predict "$good" --tp 1
+  refused() { # PATTERN REASON: the file with the pattern (of sed) applied
+    sed "$1" "$good" > bad.json
+    cmp -s "$good" bad.json && fail "nothing changed by $1"
+    expect 2 "$PROGRAM" --predict bad.json --tp 1
+    has err "machine file bad.json: $2"
+    [ ! -s out ] || fail "something was predicted"
+  }
+  refused '/"memory_bandwidth"/s,"GB/s","GiB/s",' "memory_bandwidth.unit is 'GiB/s'; allowed are GB/s"
+  refused '/"launch_overhead"/s/"value": 1/"value": -1/' 'launch_overhead.value is -1; it must be 0 or more'
+  refused 's/"memory_bandwidth"/"memory"/' "has the unknown key 'memory'"
+  refused '/"launch_overhead"/d' "lacks the key 'launch_overhead'"
+  echo '{' > bad.json
+  expect 2 "$PROGRAM" --predict bad.json
+  has err 'machine file bad.json is not JSON'
+}
+
+# A tiny run: what it predicts is not looked at, only that all of it can be used.
+calibrates_and_predicts_itself() {
+  local sp=(--sequence-parallel off,on)
+  local brief=(--ranks 2 --tp 1,2 --max-time 0.1 --min-samples 2 --warmup 1 --peak-tflops 0.1 --check off)
+  expect 0 "$PROGRAM" "${brief[@]}" "${sp[@]}" --hidden 256 --seq 64,128 --out run
+  expect 0 "$PROGRAM" --calibrate run --machine-name mine
+  cp out mine.json
+  has mine.json '"name": "mine"'
+  has mine.json 'measured by shardmark-tp run '
+  expect 0 "$PROGRAM" --predict mine.json --tp 1,2,4 "${sp[@]}" --hidden 512 --seq 64 --out predicted
+  all_are machine mine predicted
+  has out 'skipped: machine mine is one node of 2 ranks, and this takes 4'
+  diff <(head -1 run/results.csv) <(head -1 predicted/results.csv) || fail "other columns"
+  diff <(head -1 run/kernels.csv) <(head -1 predicted/kernels.csv) || fail "other columns of kernels"
+  expect 0 "$PROGRAM" --calibrate run
+  has out '"name": "calibrated"'
+  expect 2 "$PROGRAM" --calibrate predicted
+  has err '--calibrate predicted: the run is itself a prediction'
+  expect 2 "$PROGRAM" --calibrate nowhere
+  has err '--calibrate nowhere: cannot read nowhere/kernels.csv'
+  [ -n "$PYTHON" ] || return 0
+  expect 0 "$PROGRAM" "${brief[@]}" "${sp[@]}" --hidden 512 --seq 64 --out measured
+  expect 0 "$PYTHON" -B "$SOURCE/scripts/goals_predict.py" run measured predicted
+  has out '^\| op_or_block block phase step dtype f32 tp 2 sp true .*hidden 512.* \| [0-9.]+ \| [0-9.]+ \| '
+  has out 'mean error of their predicted times'
+}
+
+contradictions_are_refused() {
+  expect 2 "$PROGRAM" "${llama[@]}" --ranks 2
+  has err '--predict runs nothing that --ranks'
+  expect 2 "$PROGRAM" "${llama[@]}" --algorithm tp=ring
+  has err 'leave out --algorithm'
+}
+
+refuses_a_launcher() {
+  expect 2 mpi 2 "${llama[@]}" --tp 1,2
+  has err '--predict needs no ranks, but 2 were started'
+  [ "$(grep -c 'needs no ranks' err)" -eq 1 ] || fail "not printed once"
+  expect 0 mpi 1 "${llama[@]}" --tp 1,2
+}
+
+predicts_split_sequences() {
+  expect 0 "$CONTEXT" --predict h100-sxm-8 --cp 1,3,8 --kind ring,ulysses --order contiguous,zigzag --seq 6k \
+    --heads 24 --dtype bf16 --out run
+  all_are status ok run
+  all_are source predicted run
+  has out 'machine h100-sxm-8'
+  has_not out 'links'
+  for name in samples check; do all_are $name '' run; done
+  expect 2 "$CONTEXT" --predict h100-sxm-8 --advise
+  has err '--advise measures no rows for --predict'
+}
+
+"$1"
+echo passed
