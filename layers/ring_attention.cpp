@@ -10,7 +10,9 @@
 // (a mask can end the way early), and steps without a visible pair compute nothing. Backward: K and
 // V travel again; the gradients dk, dv of a part travel with it, one step behind, each member
 // adding its share to what arrives. Their way begins at the first member other than the owner that
-// needs the part and ends at the owner, which kept its own share.
+// needs the part and ends at the owner, which kept its own share. Half of the heads of the own part
+// wait for the end, where they hide the last piece of that way (with overlap, for a single sequence
+// and several KV heads).
 //
 // Bytes per member, P members, full attention: forward (P-1)/P x 2 batch seq kv_width e; backward
 // the same, plus (P-1)/P x 2 batch seq kv_width 4 for dk, dv in f32.
@@ -47,6 +49,22 @@ struct RingState final : AttentionCore::State {
   LaneTurns turns;
 };
 
+/// The backward pass of KV heads [first, first + count) and the queries that use them. One
+/// sequence.
+AttentionBackward of_kv_heads(AttentionBackward op, std::int64_t first, std::int64_t count) {
+  const std::int64_t dim = op.shape.head_dim, group = op.shape.heads / op.shape.kv_heads;
+  for (Tensor* tensor : {&op.k, &op.v, &op.dk, &op.dv})
+    *tensor = tensor->column_block(first * dim, count * dim);
+  for (Tensor* tensor : {&op.q, &op.o, &op.d_o, &op.dq})
+    *tensor = tensor->column_block(first * group * dim, count * group * dim);
+  op.lse = op.lse.reshape({op.shape.heads, op.shape.seq})
+               .row_block(first * group, count * group)
+               .reshape({1, count * group, op.shape.seq});
+  op.shape.heads = count * group;
+  op.shape.kv_heads = count;
+  return op;
+}
+
 /// Which of RingState::gradients is what.
 struct Roles {
   Tensor out, in, added;
@@ -82,7 +100,15 @@ class RingAttention final : public AttentionCore {
     return state.parts[static_cast<std::size_t>(step % 2)].tensor();
   }
 
+  /// KV heads of the own part that backward leaves for the end.
+  [[nodiscard]] std::int64_t num_late() const {
+    const bool gradients_return = parts_.nearest(ring_.position) < ring_.size;
+    return config_.overlap && gradients_return && config_.batch == 1 ? config_.kv_heads / 2 : 0;
+  }
+
   void pack(Rank& rank, RingState& state, const Heads& in) const;
+  void first_share(Rank& rank, const AttentionBackward& op) const;
+  void last_share(Rank& rank, AttentionBackward op, const Heads& in) const;
   void exchange(Rank& rank, RingState& state, const Tensor& out, const Tensor& in) const;
   void pass_part(Rank& rank, RingState& state, int step) const;
   bool pass_gradients(Rank& rank, RingState& state, int step, const Roles& roles) const;
@@ -188,6 +214,25 @@ void RingAttention::add_share(Rank& rank, RingState& state, int step, AttentionB
   state.turns.after(rank, Lane::compute, roles.added, Use::write);
 }
 
+/// The gradients of the own part; late heads begin with zero.
+void RingAttention::first_share(Rank& rank, const AttentionBackward& op) const {
+  if (num_late() == 0) return attention_backward(rank, op);
+  const std::int64_t early = config_.kv_heads - num_late();
+  attention_backward(rank, of_kv_heads(op, 0, early));
+  const AttentionBackward late = of_kv_heads(op, early, num_late());
+  for (const Tensor& sum : {late.dq, late.dk, late.dv}) fill(rank, sum, 0);
+}
+
+/// Those of the late heads.
+void RingAttention::last_share(Rank& rank, AttentionBackward op, const Heads& in) const {
+  if (num_late() == 0) return;
+  op.k = in.k;  // the packed part has gone
+  op.v = in.v;
+  op.shape = shape(0);
+  op.accumulate = true;
+  attention_backward(rank, of_kv_heads(op, config_.kv_heads - num_late(), num_late()));
+}
+
 void RingAttention::backward(Rank& rank, State& state, const Heads& in, const Tensor& o,
                              const Tensor& d_o, const Heads& gradients) const {
   const auto scope = rank.scope("ring");
@@ -211,7 +256,7 @@ void RingAttention::backward(Rank& rank, State& state, const Heads& in, const Te
     if (computes(step)) {
       op.shape = shape(step);
       if (step == 0)
-        attention_backward(rank, op);
+        first_share(rank, op);
       else
         add_share(rank, s, step, op, roles, arrives);
       s.turns.after(rank, Lane::compute, packed, Use::read);
@@ -224,6 +269,7 @@ void RingAttention::backward(Rank& rank, State& state, const Heads& in, const Te
   }
   const auto last_scope = rank.scope(message("step", ring_.size));
   const bool arrives = pass_gradients(rank, s, ring_.size, roles);
+  last_share(rank, op, in);
   store_sum(rank, op.dq, gradients.q);
   if (arrives) {
     s.turns.before(rank, Lane::compute, roles.in, Use::read);

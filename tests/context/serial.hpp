@@ -235,7 +235,7 @@ inline std::vector<CoreCase> value_cases(ContextKind kind, int ranks) {
           CoreCase c = core_case(kind, order, ranks, mask, kv_heads != 2);
           c.config.kv_heads = kv_heads;
           c.config.dtype = dtype;
-          c.config.batch = kv_heads == 1 ? 1 : 2;
+          c.config.batch = kv_heads == 4 ? 1 : 2;
           c.config.context.head_chunks = 2;
           cases.push_back(c);
         }
