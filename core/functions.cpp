@@ -98,10 +98,10 @@ void add_bias(Rank& rank, const Tensor& x, const Tensor& bias, const Tensor& y) 
   check_vector("add_bias", bias, x.cols());
   rank.submit(AddBias{x, bias, y}, Lane::compute);
 }
-void sum_rows(Rank& rank, const Tensor& x, const Tensor& y) {
+void sum_rows(Rank& rank, const Tensor& x, const Tensor& y, bool accumulate) {
   check_vector("sum_rows", y, x.cols());
   check_dtype("sum_rows", y, DType::f32);
-  rank.submit(SumRows{x, y}, Lane::compute);
+  rank.submit(SumRows{x, y, accumulate}, Lane::compute);
 }
 void copy(Rank& rank, const Tensor& x, const Tensor& y) {
   check_same_shape("copy", x, y);

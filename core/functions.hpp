@@ -19,7 +19,7 @@ void matmul_bias(Rank& rank, const Tensor& a, const Tensor& b, const Tensor& bia
                  const MatmulOptions& options = {});
 void add(Rank& rank, const Tensor& a, const Tensor& b, const Tensor& y);
 void add_bias(Rank& rank, const Tensor& x, const Tensor& bias, const Tensor& y);
-void sum_rows(Rank& rank, const Tensor& x, const Tensor& y);
+void sum_rows(Rank& rank, const Tensor& x, const Tensor& y, bool accumulate = false);
 void copy(Rank& rank, const Tensor& x, const Tensor& y);
 void fill(Rank& rank, const Tensor& x, float value);
 

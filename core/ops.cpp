@@ -15,7 +15,11 @@ Touches touched_by(const Matmul& o) {
 }
 Touches touched_by(const Add& o) { return {{o.a, o.b}, {o.y}}; }
 Touches touched_by(const AddBias& o) { return {{o.x, o.bias}, {o.y}}; }
-Touches touched_by(const SumRows& o) { return {{o.x}, {o.y}}; }
+Touches touched_by(const SumRows& o) {
+  Touches touched{{o.x}, {o.y}};
+  if (o.accumulate) touched.reads.push_back(o.y);
+  return touched;
+}
 Touches touched_by(const Copy& o) { return {{o.x}, {o.y}}; }
 Touches touched_by(const Fill& o) { return {{}, {o.x}}; }
 Touches touched_by(const Gelu& o) { return {{o.x}, {o.y}}; }
@@ -24,7 +28,9 @@ Touches touched_by(const SwiGlu& o) { return {{o.gate, o.up}, {o.y}}; }
 Touches touched_by(const SwiGluBackward& o) { return {{o.gate, o.up, o.dy}, {o.dgate, o.dup}}; }
 Touches touched_by(const Norm& o) { return {{o.x, o.gain, o.bias}, {o.y, o.stats}}; }
 Touches touched_by(const NormBackward& o) {
-  return {{o.x, o.gain, o.stats, o.dy}, {o.dx, o.dgain, o.dbias}};
+  Touches touched{{o.x, o.gain, o.stats, o.dy}, {o.dx, o.dgain, o.dbias}};
+  if (o.accumulate) touched.reads.insert(touched.reads.end(), {o.dgain, o.dbias});
+  return touched;
 }
 Touches touched_by(const Attention& o) {
   Touches touches{{o.q, o.k, o.v}, {o.o, o.lse}};
@@ -40,7 +46,11 @@ Touches touched_by(const Embedding& o) {
   if (o.accumulate) touched.reads.push_back(o.y);
   return touched;
 }
-Touches touched_by(const EmbeddingBackward& o) { return {{o.ids, o.dy}, {o.dtable}}; }
+Touches touched_by(const EmbeddingBackward& o) {
+  Touches touched{{o.ids, o.dy}, {o.dtable}};
+  if (o.accumulate) touched.reads.push_back(o.dtable);
+  return touched;
+}
 Touches touched_by(const RowMax& o) { return {{o.logits}, {o.maximum}}; }
 Touches touched_by(const CrossEntropySum& o) {
   return {{o.logits, o.targets, o.maximum}, {o.partials}};

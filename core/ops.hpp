@@ -41,9 +41,10 @@ struct Add {
 struct AddBias {
   Tensor x, bias, y;
 };
-/// y_N (f32) = sum over the rows of x_TN: the gradient of a bias.
+/// y_N (f32) = sum over the rows of x_TN [+ y]: the gradient of a bias.
 struct SumRows {
   Tensor x, y;
+  bool accumulate{false};
 };
 /// y = x, of any dtype where both have the same, else converted between f32 and bf16; either side
 /// may be a column block.
@@ -101,10 +102,12 @@ struct Norm {
   NormKind kind{NormKind::layer};
   float epsilon{1e-5F};
 };
-/// dgain_D and dbias_D (f32, dbias absent for RMS) are overwritten with the sum over rows.
+/// dgain_D and dbias_D (f32, dbias absent for RMS) are overwritten with the sum over rows, or with
+/// `accumulate` added to.
 struct NormBackward {
   Tensor x, gain, stats, dy, dx, dgain, dbias;
   NormKind kind{NormKind::layer};
+  bool accumulate{false};
 };
 
 // ------------------------------------------------------------------------------------ attention
@@ -170,10 +173,12 @@ struct Embedding {
   std::int64_t first_row{0};
   bool accumulate{false};
 };
-/// dtable_VD (f32) is overwritten: row v = sum of dy_T over the tokens with that id.
+/// dtable_VD (f32) is overwritten, or with `accumulate` added to: row v = sum of dy_T over the
+/// tokens with that id.
 struct EmbeddingBackward {
   Tensor ids, dy, dtable;
   std::int64_t first_row{0};
+  bool accumulate{false};
 };
 /// maximum_T (f32) = maximum over the columns of logits_TV.
 struct RowMax {
@@ -262,8 +267,9 @@ struct Scatter {
   int root{0};
 };
 /// Sends x to one member and receives y from one, both at once; -1 for neither. Messages between
-/// two members on one lane arrive in the order in which they were sent. May wait for the peer to
-/// come (rendezvous): a cycle of members that first send and then receive is a deadlock.
+/// two members on one channel (core/record/channel.hpp) arrive in the order in which they were
+/// sent. May wait for the peer to come (rendezvous): a cycle of members that first send and then
+/// receive is a deadlock.
 struct SendRecv {
   Tensor x, y;
   Group group;

@@ -27,6 +27,7 @@ ColumnParallelLinear::Config qkv_config(const LayerConfig& config) {
   ColumnParallelLinear::Config qkv{.name = "qkv",
                                    .parallel = config.parallel,
                                    .dtype = config.dtype,
+                                   .accumulate_gradients = config.accumulate_gradients,
                                    .tokens = config.tokens(),
                                    .in = shape.hidden,
                                    .bias = shape.biases};
@@ -46,6 +47,7 @@ RowParallelLinear::Config projection_config(const LayerConfig& config) {
   return {.name = "projection",
           .parallel = config.parallel,
           .dtype = config.dtype,
+          .accumulate_gradients = config.accumulate_gradients,
           .tokens = config.tokens(),
           .out = shape.hidden,
           .global_in = shape.query_width(),

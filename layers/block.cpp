@@ -3,9 +3,14 @@
 namespace shardmark {
 
 NormLayer::Config norm_config(const LayerConfig& config, std::string name) {
-  return {std::move(name),          config.parallel,     config.dtype,
-          config.tokens(),          config.shape.hidden, config.shape.norm,
-          config.shape.norm_epsilon};
+  return {.name = std::move(name),
+          .parallel = config.parallel,
+          .dtype = config.dtype,
+          .accumulate_gradients = config.accumulate_gradients,
+          .tokens = config.tokens(),
+          .width = config.shape.hidden,
+          .kind = config.shape.norm,
+          .epsilon = config.shape.norm_epsilon};
 }
 
 TransformerBlock::TransformerBlock(Rank& rank, const LayerConfig& config, std::string name,

@@ -14,6 +14,7 @@ ColumnParallelLinear::Config logits_config(const LayerConfig& config) {
   ColumnParallelLinear::Config linear{.name = "logits",
                                       .parallel = config.parallel,
                                       .dtype = config.dtype,
+                                      .accumulate_gradients = config.accumulate_gradients,
                                       .tokens = shape.tokens(),
                                       .in = shape.hidden};
   linear.parts = {{"",
@@ -76,10 +77,12 @@ void VocabParallelEmbedding::backward(Rank& rank, State& state, const Tensor& dy
     dy_TD = scratch_->gathered.tensor();
     rank.await(gather_tokens(rank, parallel, state.dy, dy_TD), Lane::compute);
   }
-  embedding_backward(rank,
-                     {state.ids.tensor(), dy_TD, dtable_.tensor(), parallel.tp.position * rows_});
+  const bool accumulate = config_.accumulate_gradients;
+  embedding_backward(rank, {state.ids.tensor(), dy_TD, dtable_.tensor(),
+                            parallel.tp.position * rows_, accumulate});
   if (!positions_.tensor()) return;
-  embedding_backward(rank, {state.position_ids.tensor(), state.dy, dpositions_.tensor(), 0});
+  embedding_backward(rank,
+                     {state.position_ids.tensor(), state.dy, dpositions_.tensor(), 0, accumulate});
   if (parallel.sequence_parallel) reduce_gradient(rank, parallel, dpositions_.tensor());
 }
 

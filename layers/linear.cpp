@@ -105,8 +105,10 @@ void ColumnParallelLinear::input_gradient(Rank& rank, State& state) const {
 }
 
 void ColumnParallelLinear::weight_gradient(Rank& rank, State& state) const {
-  matmul(rank, gathered_input(state), state.dy, dweight_.tensor(), {.transpose_a = true});
-  if (config_.bias) sum_rows(rank, state.dy, dbias_.tensor());
+  const bool accumulate = config_.accumulate_gradients;
+  matmul(rank, gathered_input(state), state.dy, dweight_.tensor(),
+         {.transpose_a = true, .accumulate = accumulate});
+  if (config_.bias) sum_rows(rank, state.dy, dbias_.tensor(), accumulate);
   if (config_.shared.size > 1) sum_shared(rank);
 }
 
@@ -253,8 +255,10 @@ Tensor RowParallelLinear::backward(Rank& rank, State& state, const Tensor& dy, P
              {.transpose_b = true, .reuse_b = chunk > 0});
     }
   if (has_weight(part)) {
-    matmul(rank, state.x, dy_TN, dweight_.tensor(), {.transpose_a = true});
-    if (config_.bias) sum_rows(rank, dy_TN, dbias_.tensor());
+    const bool accumulate = config_.accumulate_gradients;
+    matmul(rank, state.x, dy_TN, dweight_.tensor(),
+           {.transpose_a = true, .accumulate = accumulate});
+    if (config_.bias) sum_rows(rank, dy_TN, dbias_.tensor(), accumulate);
   }
   return state.dx.tensor();
 }

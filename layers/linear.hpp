@@ -25,6 +25,7 @@ class ColumnParallelLinear {
     std::string name;
     Parallel parallel;
     DType dtype{DType::f32};
+    bool accumulate_gradients{false};  ///< see LayerConfig
     std::int64_t tokens{0}, in{0};
     /// This rank's columns: one part per global weight (fused QKV has three). `count` and
     /// `global_first` are columns; `of` is the part's name ("query"), empty for a single weight;
@@ -76,6 +77,7 @@ class RowParallelLinear {
     std::string name;
     Parallel parallel;
     DType dtype{DType::f32};
+    bool accumulate_gradients{false};  ///< see LayerConfig
     std::int64_t tokens{0}, out{0};
     std::int64_t global_in{0}, first{0}, in{0};  ///< this rank's rows [first, first + in) of W
     Init init{};

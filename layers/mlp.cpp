@@ -21,6 +21,7 @@ ColumnParallelLinear::Config fc1_config(const LayerConfig& config) {
   ColumnParallelLinear::Config fc1{.name = "fc1",
                                    .parallel = config.parallel,
                                    .dtype = config.dtype,
+                                   .accumulate_gradients = config.accumulate_gradients,
                                    .tokens = config.tokens(),
                                    .in = shape.hidden,
                                    .bias = shape.biases};
@@ -38,6 +39,7 @@ RowParallelLinear::Config fc2_config(const LayerConfig& config) {
   return {.name = "fc2",
           .parallel = config.parallel,
           .dtype = config.dtype,
+          .accumulate_gradients = config.accumulate_gradients,
           .tokens = config.tokens(),
           .out = shape.hidden,
           .global_in = shape.ffn,

@@ -32,8 +32,9 @@ Tensor NormLayer::backward(Rank& rank, State& state, const Tensor& dy, Part part
   if (has_input(part)) {
     Tensor dbias;
     if (bias_.tensor()) dbias = gradients.row_block(1, 1);
-    norm_backward(rank, {state.x, gain_.tensor(), state.stats.tensor(), dy, state.dx.tensor(),
-                         gradients.row_block(0, 1), dbias, config_.kind});
+    norm_backward(rank,
+                  {state.x, gain_.tensor(), state.stats.tensor(), dy, state.dx.tensor(),
+                   gradients.row_block(0, 1), dbias, config_.kind, config_.accumulate_gradients});
   }
   if (has_weight(part) && config_.parallel.sequence_parallel)
     reduce_gradient(rank, config_.parallel, gradients);

@@ -16,6 +16,7 @@ class NormLayer {
     std::string name;
     Parallel parallel;
     DType dtype{DType::f32};
+    bool accumulate_gradients{false};  ///< see LayerConfig
     std::int64_t tokens{0}, width{0};
     NormKind kind{NormKind::layer};
     float epsilon{1e-5F};

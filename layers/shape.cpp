@@ -100,6 +100,28 @@ void check_context(const LayerConfig& config) {
                context.kind == ContextKind::hybrid ? context.cp.size : heads);
 }
 
+/// What ranks sum after their weight gradients would hold earlier micro-batches again.
+void check_accumulation(const LayerConfig& config) {
+  const std::int64_t tp = config.parallel.tp.size, kv_heads = config.shape.kv_heads;
+  const int cp = config.parallel.context.cp.size;
+  const auto refuse = [](const std::string& what, const std::string& way_out) {
+    throw InputError{message(what,
+                             " in every backward pass, but gradients of micro-batches add up "
+                             "and would be summed again; ",
+                             way_out)};
+  };
+  const bool has_norms = config.block == BlockKind::block || config.block == BlockKind::model;
+  if (has_norms && config.parallel.sequence_parallel && tp > 1)
+    refuse(message("--sp with tp ", tp, " sums the gradients of norms"),
+           "leave out --sp, or try tp 1");
+  if (has_attention(config.block) && kv_heads % tp != 0)
+    refuse(
+        message("tp ", tp, " with kv_heads ", kv_heads, " sums the gradients of shared KV heads"),
+        message("try kv_heads ", tp, " or a multiple of it, or tp ", kv_heads));
+  if (config.parallel.context.is_split())
+    refuse(message("cp ", cp, " sums the weight gradients"), "try cp 1");
+}
+
 }  // namespace
 
 std::string_view name_of(MlpKind kind) { return kind == MlpKind::swiglu ? "swiglu" : "gelu"; }
@@ -176,6 +198,8 @@ void check_divisible(const LayerConfig& config) {
   else if (config.parallel.sequence_parallel)
     check_divides("seq", shape.seq, "tp", tp);
   if (shape.positions == Positions::rotary) check_divides("head_dim", shape.head_dim, "", 2);
+  if (config.accumulate_gradients && config.block != BlockKind::attention_core)
+    check_accumulation(config);
 }
 
 int usable_chunks(std::int64_t tokens, int tp, bool sequence_parallel, int wanted) {

@@ -77,7 +77,8 @@ struct LayerConfig {
   DType dtype{DType::f32};
   bool gather_output{true};  ///< linear_column only: all columns on every rank
   PipelineConfig pipeline{};
-  /// Weight gradients are added to what their buffers hold: several micro-batches make one.
+  /// Weight gradients are added to what their buffers hold: several micro-batches make one. Whoever
+  /// runs them clears the buffers before.
   bool accumulate_gradients{false};
 
   [[nodiscard]] bool is_pipeline() const { return pipeline.schedule != nullptr; }
@@ -91,7 +92,9 @@ struct LayerConfig {
 /// Throws InputError if `shape` cannot be split this way: it names the value, the rule, and the
 /// nearest values that work. heads, kv_heads, ffn and vocab are split by tp, seq by tp under SP.
 /// Context parallelism: seq by token_unit; heads and kv_heads of a tp rank by the Ulysses degree
-/// (kv_heads may also divide it: then they are sent to several ranks); no model.
+/// (kv_heads may also divide it: then they are sent to several ranks); no model. With
+/// accumulate_gradients no sum over ranks may follow a weight gradient: no SP around norms,
+/// kv_heads a multiple of tp, no context parallelism.
 void check_divisible(const LayerConfig& config);
 /// What seq must be a multiple of, P = cp, r = parts of the order (P / Ulysses degree): P, zigzag
 /// lcm(2r, P), under SP the least common multiple of that and tp x P; without a split 1, or tp

@@ -73,7 +73,7 @@ SHARDMARK_CLONES void fill_rows(const Fill& op, std::int64_t first, std::int64_t
 SHARDMARK_CLONES void sum_rows_part(const SumRows& op, std::int64_t first, std::int64_t last,
                                     std::int64_t column, std::int64_t count) {
   const Row y = row_of(op.y.as<float>() + column);
-  if (first == 0)
+  if (first == 0 && !op.accumulate)
     for_vectors(count,
                 [&](std::int64_t c, std::int64_t n) SHARDMARK_INLINE { y.store(c, n, splat(0)); });
   for (std::int64_t r = first; r < last; ++r) {

@@ -84,7 +84,7 @@ SHARDMARK_CLONES void norm_parameter_part(const NormBackward& op, std::int64_t f
   const bool has_bias = static_cast<bool>(op.dbias);
   const Row dgain = row_of(op.dgain.as<float>() + column);
   const Row dbias = has_bias ? row_of(op.dbias.as<float>() + column) : Row{};
-  if (first == 0)
+  if (first == 0 && !op.accumulate)
     for_vectors(count, [&](std::int64_t c, std::int64_t n) SHARDMARK_INLINE {
       dgain.store(c, n, splat(0));
       if (has_bias) dbias.store(c, n, splat(0));

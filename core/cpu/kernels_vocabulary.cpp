@@ -119,8 +119,9 @@ const char* run(const Embedding& op, const Context& context) {
 
 const char* run(const EmbeddingBackward& op, const Context& context) {
   check_consecutive("embedding ids", op.ids);
-  for_rows(context, op.dtable.rows(), row_bytes(op.dtable),
-           [&](std::int64_t first, std::int64_t last) { clear_rows(op.dtable, first, last); });
+  if (!op.accumulate)
+    for_rows(context, op.dtable.rows(), row_bytes(op.dtable),
+             [&](std::int64_t first, std::int64_t last) { clear_rows(op.dtable, first, last); });
   for_column_parts_of_rows(
       context, op.dy,
       [&](std::int64_t first, std::int64_t last, std::int64_t column, std::int64_t count) {

@@ -46,7 +46,7 @@ void run(const AddBias& op) {
 
 void run(const SumRows& op) {
   const Matrix x{op.x};
-  Matrix y{1, x.cols()};
+  Matrix y = op.accumulate ? Matrix{op.y} : Matrix{1, x.cols()};
   for (std::int64_t r = 0; r < x.rows(); ++r)
     for (std::int64_t c = 0; c < x.cols(); ++c) y[c] += x(r, c);
   y.store(op.y);

@@ -84,7 +84,10 @@ void run(const Norm& op) {
 void run(const NormBackward& op) {
   const Matrix x{op.x}, gain{op.gain}, stats{op.stats}, dy{op.dy};
   const auto cols = static_cast<double>(x.cols());
-  Matrix dx{x.rows(), x.cols()}, dgain{1, x.cols()}, dbias{1, x.cols()};
+  const auto before = [&](const Tensor& sum) {
+    return op.accumulate && sum ? Matrix{sum} : Matrix{1, x.cols()};
+  };
+  Matrix dx{x.rows(), x.cols()}, dgain = before(op.dgain), dbias = before(op.dbias);
   for (std::int64_t r = 0; r < x.rows(); ++r) {
     const double mean = stats(r, 0), scale = stats(r, 1);
     double mean_slope = 0, mean_projection = 0;

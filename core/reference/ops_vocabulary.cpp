@@ -28,7 +28,7 @@ void run(const Embedding& op) {
 
 void run(const EmbeddingBackward& op) {
   const Matrix ids{op.ids}, dy{op.dy};
-  Matrix dtable{op.dtable.rows(), op.dtable.cols()};
+  Matrix dtable = op.accumulate ? Matrix{op.dtable} : Matrix{op.dtable.rows(), op.dtable.cols()};
   for (std::int64_t t = 0; t < dy.rows(); ++t) {
     const std::int64_t row = local_id(ids, t, op.first_row, dtable.rows());
     if (row < 0) continue;

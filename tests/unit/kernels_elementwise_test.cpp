@@ -61,6 +61,24 @@ TEST_F(ElementwiseTest, SumRows) {
   }
 }
 
+TEST_F(ElementwiseTest, SumRowsAddsToWhatIsThere) {
+  for (const DType dtype : dtypes) {
+    const Matrix x = random(129, 150, dtype);
+    const Matrix before = random(1, 150, DType::f32);
+    Matrix reference = before;
+    for (std::int64_t r = 0; r < 129; ++r)
+      for (std::int64_t c = 0; c < 150; ++c) reference(0, c) += x(r, c);
+    const SumRows op{place(x, dtype, 4), place(before, DType::f32), true};
+    run(op);
+    EXPECT_LE(relative_error(read(op.y), reference), 1e-5);
+    Kernels two{2, arena_};
+    const SumRows shared{op.x, place(before, DType::f32), true};
+    hook_.wants = true;
+    two.run(shared, hook_);
+    EXPECT_EQ(bytes(shared.y), bytes(op.y)) << "two threads";
+  }
+}
+
 TEST_F(ElementwiseTest, CopyConvertsWithRoundingToEven) {
   Matrix x{1, 6};
   // Halfway cases between neighbouring bf16 values, an overflow, and what is exact.

@@ -100,29 +100,71 @@ TEST_F(NormTest, Gradients) {
       }
 }
 
+TEST_F(NormTest, ParameterGradientsAddToWhatIsThere) {
+  for (const DType dtype : dtypes)
+    for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
+      const Norm op = make(inputs(100, 37, dtype), dtype, kind, 3);
+      run(op);
+      NormBackward backward{op.x,
+                            op.gain,
+                            op.stats,
+                            place(random(100, 37, dtype), dtype),
+                            empty(100, 37, dtype),
+                            empty(1, 37, DType::f32),
+                            empty(1, 37, DType::f32),
+                            kind};
+      if (kind == NormKind::rms) backward.dbias = {};
+      run(backward);
+      NormBackward adds = backward;
+      adds.accumulate = true;
+      adds.dx = empty(100, 37, dtype);
+      for (auto [sum, added] :
+           {std::pair{&backward.dgain, &adds.dgain}, std::pair{&backward.dbias, &adds.dbias}}) {
+        if (!*sum) continue;
+        *added = place(random(1, 37, DType::f32), DType::f32);
+        Matrix reference = read(*added);
+        for (std::int64_t c = 0; c < 37; ++c) reference(0, c) += read(*sum)(0, c);
+        *sum = place(reference, DType::f32);
+      }
+      run(adds);
+      EXPECT_EQ(bytes(adds.dx), bytes(backward.dx));
+      EXPECT_LE(relative_error(read(adds.dgain), read(backward.dgain)), 1e-6);
+      if (adds.dbias) {
+        EXPECT_LE(relative_error(read(adds.dbias), read(backward.dbias)), 1e-6);
+      }
+    }
+}
+
 TEST_F(NormTest, TilesAndThreadsGiveTheSameBits) {
   const Inputs in = inputs(200, 700, DType::f32);
   const Norm op = make(in, DType::f32, NormKind::layer, 0);
   run(op);
-  NormBackward one{op.x,
-                   op.gain,
-                   op.stats,
-                   place(random(200, 700, DType::f32), DType::f32),
-                   empty(200, 700, DType::f32),
-                   empty(1, 700, DType::f32),
-                   empty(1, 700, DType::f32)};
-  run(one);
-  NormBackward other = one;
-  other.dx = empty(200, 700, DType::f32);
-  other.dgain = empty(1, 700, DType::f32);
-  other.dbias = empty(1, 700, DType::f32);
-  Kernels two{2, arena_};
-  hook_.wants = true;
-  two.run(other, hook_);
-  EXPECT_GT(hook_.num_calls, 0);
-  EXPECT_EQ(bytes(other.dx), bytes(one.dx));
-  EXPECT_EQ(bytes(other.dgain), bytes(one.dgain));
-  EXPECT_EQ(bytes(other.dbias), bytes(one.dbias));
+  for (const bool accumulate : {false, true}) {
+    const Matrix before = random(1, 700, DType::f32);
+    NormBackward one{op.x,
+                     op.gain,
+                     op.stats,
+                     place(random(200, 700, DType::f32), DType::f32),
+                     empty(200, 700, DType::f32),
+                     place(before, DType::f32),
+                     place(before, DType::f32),
+                     NormKind::layer,
+                     accumulate};
+    run(one);
+    NormBackward other = one;
+    other.dx = empty(200, 700, DType::f32);
+    other.dgain = place(before, DType::f32);
+    other.dbias = place(before, DType::f32);
+    Kernels two{2, arena_};
+    hook_ = {};
+    hook_.wants = true;
+    two.run(other, hook_);
+    hook_.wants = false;
+    EXPECT_GT(hook_.num_calls, 0);
+    EXPECT_EQ(bytes(other.dx), bytes(one.dx));
+    EXPECT_EQ(bytes(other.dgain), bytes(one.dgain));
+    EXPECT_EQ(bytes(other.dbias), bytes(one.dbias));
+  }
 }
 
 }  // namespace

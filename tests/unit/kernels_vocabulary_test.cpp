@@ -51,6 +51,30 @@ TEST_F(VocabularyTest, EmbeddingBackwardSumsTokens) {
   }
 }
 
+/// Rows of ids that nobody has keep what they hold.
+TEST_F(VocabularyTest, EmbeddingBackwardAddsToWhatIsThere) {
+  for (const DType dtype : dtypes) {
+    const Matrix dy = random(8, 150, dtype);
+    const Matrix before = random(num_rows, 150, DType::f32);
+    Matrix reference = before;
+    for (std::int64_t t = 0; t < 8; ++t) {
+      const std::int64_t local = ids[static_cast<std::size_t>(t)] - first_row;
+      if (local < 0 || local >= num_rows) continue;
+      for (std::int64_t c = 0; c < 150; ++c) reference(local, c) += dy(t, c);
+    }
+    EmbeddingBackward op{place_ids(ids), place(dy, dtype, 3), place(before, DType::f32), first_row,
+                         true};
+    run(op);
+    EXPECT_LE(relative_error(read(op.dtable), reference), 1e-6);
+    for (std::int64_t c = 0; c < 150; ++c) EXPECT_EQ(read(op.dtable)(0, c), before(0, c)) << c;
+    const auto expected = bytes(op.dtable);
+    op.dtable = place(before, DType::f32);
+    Kernels two{2, arena_};
+    two.run(op, hook_);
+    EXPECT_EQ(bytes(op.dtable), expected) << "two threads";
+  }
+}
+
 /// Per-token loss of whole logits, from the definition.
 double reference_loss(const Matrix& logits, std::int64_t token, std::int64_t target) {
   double total = 0;
