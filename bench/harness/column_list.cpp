@@ -32,7 +32,10 @@ const PipelineConfig& pipeline(const Row& row) { return layer(row).pipeline; }
 
 std::string joined(const std::vector<std::int64_t>& numbers) {
   std::string all;
-  for (const std::int64_t number : numbers) all += (all.empty() ? "" : "+") + text(number);
+  for (const std::int64_t number : numbers) {
+    if (!all.empty()) all += '+';
+    all += text(number);
+  }
   return all;
 }
 

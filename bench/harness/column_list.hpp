@@ -9,10 +9,11 @@
 
 namespace shardmark::bench {
 
-// The parts of the list of columns (column_list.cpp and column_list_measured.cpp).
+// The parts of the list of columns (column_list*.cpp).
 [[nodiscard]] std::vector<Column> identity_columns();
 [[nodiscard]] std::vector<Column> shape_columns();
 [[nodiscard]] std::vector<Column> time_columns();
+[[nodiscard]] std::vector<Column> pipeline_columns();
 [[nodiscard]] std::vector<Column> rate_columns();
 [[nodiscard]] std::vector<Column> quality_columns();
 

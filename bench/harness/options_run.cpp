@@ -154,6 +154,11 @@ void add_measurement_options(CommandLine& line, Options& options) {
            {"X", "verdict imbalanced: slowest over fastest rank's compute time",
             message(limits.imbalance_ratio), "1.2"},
            set_number(limits.imbalance_ratio, 1));
+  if (options.tool == Tool::pp)
+    line.add("--limit-bubble",
+             {"PCT", "verdict bubble_bound: bubble, percent of the window",
+              message(limits.bubble_pct), "30"},
+             set_number(limits.bubble_pct, 0));
   line.add("--limit-communication",
            {"PCT", "verdict communication_bound: exposed communication, percent of the window",
             message(limits.communication_pct), "30"},

@@ -1,6 +1,7 @@
 #include "bench/pipeline/table.hpp"
 
 #include "bench/harness/table.hpp"
+#include "bench/pipeline/report.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -54,7 +55,7 @@ std::string others_of(const Case& config) {
 void Table::begin(const bench::Options& options, const Transport& transport,
                   const std::vector<std::string>& notices) {
   print_launch(out_, options, transport);
-  out_ << fmt::format(fmt::runtime(conventions), describe_peak(options));
+  out_ << fmt::format(fmt::runtime(conventions), describe_peak(options)) << times_conventions;
   print_notices(out_, transport, notices);
   out_ << fmt::format(fmt::runtime(shape_format), "schedule", "pp", "v", "mb", "tp", "dp", "dtype",
                       "layers", "hidden", "seq", "batch")
@@ -88,6 +89,7 @@ void Table::add_measured(const Result& result) {
       100 * split.comp_us / std::max(split.window_us, 1e-9), result.mfu_causal_pct(),
       result.tflops_per_device(), check_of(result), result.verdict + others_of(result.config));
   if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
+  print_times(out_, result, verbose_);
   if (!result.volume.empty())
     out_ << fmt::format("    comm: {} by formula, {} counted\n",
                         format_bytes(result.bytes_analytic), format_bytes(result.bytes_observed));
