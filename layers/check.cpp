@@ -2,6 +2,8 @@
 
 #include "core/error.hpp"
 #include "core/reference/backend.hpp"
+#include "layers/pipeline/generate.hpp"
+#include "layers/pipeline/lower.hpp"
 #include "layers/recording.hpp"
 
 #include <algorithm>
@@ -101,9 +103,46 @@ bool has_exact_data(BlockKind block) {
          block != BlockKind::attention_core;
 }
 
+/// On one rank; a pipeline as one stage that runs the micro-batches of all copies in turn.
 LayerConfig serial_config(LayerConfig config) {
+  const int micro = config.num_micro();
   config.parallel = Parallel{};
+  if (!config.is_pipeline()) return config;
+  const pipeline::Schedule in_turn =
+      pipeline::generate(pipeline::ScheduleKind::one_f_one_b, {.ranks = 1, .micro = micro});
+  config.pipeline = {.schedule_name = in_turn.name,
+                     .micro = micro,
+                     .schedule = std::make_shared<const pipeline::Schedule>(
+                         pipeline::lower(in_turn, pipeline::Lowering::split)),
+                     .blocks = {config.shape.layers}};
   return config;
+}
+
+/// Whether every stage adds up the gradients of its micro-batches on one rank and in ascending
+/// order: those of matrices in W (or B), those of norms in I (or B).
+bool adds_up_in_order(const pipeline::Schedule& schedule) {
+  if (schedule.is_two_way()) return false;
+  using pipeline::Act;
+  const auto ascends = [&](Act part) {
+    std::vector<int> latest(static_cast<std::size_t>(schedule.num_stages), -1);
+    bool in_order = true;
+    for (const auto& steps : schedule.ranks)
+      for (const pipeline::Step& step : steps)
+        for_each_action(step, [&](const pipeline::Action& action) {
+          if (action.act != Act::B && action.act != part) return;
+          int& before = latest[static_cast<std::size_t>(action.stage)];
+          in_order = in_order && before < action.micro;
+          before = action.micro;
+        });
+    return in_order;
+  };
+  return ascends(Act::I) && ascends(Act::W);
+}
+
+/// Whether a pipeline does the same sums in the same order as one rank does.
+bool equals_serial_bitwise(const LayerConfig& config) {
+  return config.parallel.tp.size == 1 && config.parallel.dp.size == 1 &&
+         adds_up_in_order(*config.pipeline.schedule);
 }
 
 /// A window, if any, keeps its share of the sequence; so do packed sequences, until nothing is left
@@ -122,15 +161,28 @@ void shrink_sequence(ModelShape& shape, std::int64_t seq) {
   shape.seq = seq;
 }
 
+/// Two; in a pipeline one per stage, and two in those that have more than others.
+void shrink_layers(LayerConfig& config) {
+  std::vector<std::int64_t>& blocks = config.pipeline.blocks;
+  if (blocks.size() <= 1) {
+    config.shape.layers = std::min<std::int64_t>(config.shape.layers, 2);
+    if (!blocks.empty()) blocks.front() = config.shape.layers;
+    return;
+  }
+  const std::int64_t fewest = std::ranges::min(blocks);
+  for (std::int64_t& count : blocks) count = count > fewest ? 2 : 1;
+  config.shape.layers = std::accumulate(blocks.begin(), blocks.end(), std::int64_t{0});
+}
+
 CheckResult run_and_compare(Rank& rank, const LayerConfig& config, Backend& serial_backend,
-                            const Values& values, double tolerance) {
+                            const Values& values, bool bitwise, double tolerance) {
   Rank serial_rank{0, Mesh{{}}, serial_backend};
   const auto serial = make_program(serial_rank, serial_config(config));
   run_once(serial_rank, *serial, values);
   const auto program = make_program(rank, config);
   run_once(rank, *program, values);
   return compare(rank.id(), rank.backend(), program->tensors(), serial_backend, serial->tensors(),
-                 values.kind() == Values::Kind::exact, tolerance);
+                 bitwise, tolerance);
 }
 
 }  // namespace
@@ -160,11 +212,11 @@ LayerConfig reduced_config(const LayerConfig& config) {
   shape.hidden = shape.heads * shape.head_dim;
   shape.ffn = 2 * shape.hidden;
   shape.vocab = 64 * tp;
-  shape.layers = std::min<std::int64_t>(shape.layers, 2);
+  shrink_layers(small);
   shape.batch = std::min<std::int64_t>(shape.batch, 2);
   constexpr std::int64_t tokens_alone = 512;
   const std::int64_t unit = std::lcm(token_unit(config.parallel), tp);
-  const bool alone = config.parallel.num_ranks() == 1;
+  const bool alone = config.parallel.num_ranks() == 1 && !config.is_pipeline();
   shrink_sequence(shape,
                   std::min(shape.seq, alone ? tokens_alone : 8 * unit * config.parallel.chunks));
   small.parallel.chunks = usable_chunks(small.tokens(), config.parallel.tp.size,
@@ -192,7 +244,7 @@ CheckResult compare(int rank, Backend& backend, const NamedTensors& local, Backe
                              difference.col, "]: expected ", difference.expected, ", got ",
                              difference.got, "; ", difference.num_wrong, " of ",
                              named.tensor.numel(), " elements differ, relative error ", relative,
-                             bitwise ? " (exact data: must be equal)" : message(" > ", tolerance));
+                             bitwise ? " (must be equal)" : message(" > ", tolerance));
   }
   return result;
 }
@@ -200,15 +252,18 @@ CheckResult compare(int rank, Backend& backend, const NamedTensors& local, Backe
 CheckResult check_against_serial(Rank& rank, const LayerConfig& config, Backend& serial_backend,
                                  std::uint64_t seed) {
   const double tolerance = config.dtype == DType::bf16 ? 2e-2 : 1e-5;
+  const Values random_values{Values::Kind::random, seed};
+  if (config.is_pipeline())
+    return run_and_compare(rank, config, serial_backend, random_values,
+                           equals_serial_bitwise(config), tolerance);
   ReferenceBackend reference;
   const bool against_f64 = config.parallel.tp.size == 1 || config.parallel.context.is_split();
   Backend& expected = against_f64 ? static_cast<Backend&>(reference) : serial_backend;
   CheckResult exact;
   if (has_exact_data(config.block))
     exact = run_and_compare(rank, exact_config(config), expected, Values{Values::Kind::exact, seed},
-                            tolerance);
-  CheckResult random =
-      run_and_compare(rank, config, expected, Values{Values::Kind::random, seed}, tolerance);
+                            true, tolerance);
+  CheckResult random = run_and_compare(rank, config, expected, random_values, false, tolerance);
   random.exact = exact.exact;
   random.pass = random.pass && exact.pass;
   if (!exact.pass) random.problem = exact.problem;

@@ -17,7 +17,7 @@ enum class CheckMode : std::uint8_t { off, reduced, full };
 
 struct CheckResult {
   bool pass{true};
-  bool exact{false};       ///< a bitwise comparison on exact data was part of it
+  bool exact{false};       ///< a bitwise comparison was part of it
   double max_abs_err{0};   ///< largest |got - expected| of any element on random data
   double rel_norm_err{0};  ///< largest norm(got - expected) / norm(expected) of any tensor
   double tolerance{0};     ///< on rel_norm_err: 1e-5 in f32, 2e-2 in bf16
@@ -27,7 +27,8 @@ struct CheckResult {
 /// The same block with as little work as its split allows: the split, its order, chunks, head
 /// sharing, masks, kinds and dtype stay; widths and tokens shrink, window and packed sequences with
 /// them. At tp 1 up to 512 tokens of a sequence stay, so that matmuls pack their weights and
-/// attention works in several blocks as at full size.
+/// attention works in several blocks as at full size. A pipeline keeps its schedule, and one block
+/// per stage or two where a stage has more than others.
 [[nodiscard]] LayerConfig reduced_config(const LayerConfig& config);
 
 /// Runs forward and backward of `config` on `rank` and of the same block on one rank: with tp alone
@@ -35,6 +36,11 @@ struct CheckResult {
 /// context parallelism (whose error is to be known against f64) on a ReferenceBackend. Compares
 /// every tensor of this rank with its slice of the serial one: bitwise on exact data for linears,
 /// MLP and attention, within the tolerance on random data for all (an attention core has none).
+///
+/// A pipeline is compared with the whole model in one stage, on `serial_backend` and random data:
+/// weight gradients and losses, bitwise where each gradient adds up the micro-batches in ascending
+/// order on one rank (tp 1, dp 1, not DualPipe), else within the tolerance.
+///
 /// Every rank of the group calls it; the groups are connected. Each rank judges its own part.
 [[nodiscard]] CheckResult check_against_serial(Rank& rank, const LayerConfig& config,
                                                Backend& serial_backend, std::uint64_t seed);

@@ -156,10 +156,11 @@ Tensor VocabParallelHead::forward(Rank& rank, State& state, const Tensor& x) con
 Tensor VocabParallelHead::backward(Rank& rank, State& state, Part part) const {
   const auto scope = rank.scope("head");
   if (has_input(part))
-    cross_entropy_backward(rank, {state.logits.y.tensor(), state.targets.tensor(),
-                                  state.maximum.tensor(), state.partials.tensor(),
-                                  state.dlogits.tensor(), config_.parallel.tp.position * columns_,
-                                  1.0F / static_cast<float>(config_.shape.tokens())});
+    cross_entropy_backward(
+        rank,
+        {state.logits.y.tensor(), state.targets.tensor(), state.maximum.tensor(),
+         state.partials.tensor(), state.dlogits.tensor(), config_.parallel.tp.position * columns_,
+         1.0F / static_cast<float>(config_.shape.tokens() * config_.num_micro())});
   return linear_.backward(rank, state.logits, state.dlogits.tensor(), part);
 }
 

@@ -1,6 +1,7 @@
 #include "layers/program.hpp"
 
-#include "layers/model.hpp"
+#include "layers/pipeline_program.hpp"
+#include "layers/stage.hpp"
 
 #include <cmath>
 
@@ -194,10 +195,10 @@ class ModelProgram final : public LayerProgram {
       : rank_{rank},
         scratch_{std::make_unique<TokenScratch>(make_token_scratch(
             rank, config.parallel, {config.tokens(), config.shape.hidden}, config.dtype))},
-        model_{rank, config, *scratch_},
+        model_{rank, config, whole_model(config), *scratch_},
         state_{model_.make_state(rank)} {}
-  void forward() override { (void)model_.forward(rank_, state_); }
-  void backward(Part part) override { model_.backward(rank_, state_, part); }
+  void forward() override { (void)model_.forward(rank_, state_, {}); }
+  void backward(Part part) override { (void)model_.backward(rank_, state_, {}, part); }
   NamedTensors tensors() const override {
     NamedTensors list;
     model_.list_weights(list);
@@ -208,8 +209,8 @@ class ModelProgram final : public LayerProgram {
  private:
   Rank& rank_;
   std::unique_ptr<TokenScratch> scratch_;
-  Model model_;
-  Model::State state_;
+  Stage model_;
+  Stage::State state_;
 };
 
 ColumnParallelLinear::Config column_config(const LayerConfig& config) {
@@ -254,6 +255,7 @@ RowParallelLinear::Config row_config(const LayerConfig& config) {
 
 std::unique_ptr<LayerProgram> make_program(Rank& rank, const LayerConfig& config) {
   check_divisible(config);
+  if (config.is_pipeline()) return make_pipeline_program(rank, config);
   const Boundary hidden{config.shape.hidden, Held::token_share};
   const Boundary split{config.shape.ffn, Held::column_share};
   const Boundary whole{config.shape.ffn, Held::whole};

@@ -2,9 +2,11 @@
 
 #include "core/cpu/kernels.hpp"
 #include "core/record/backend.hpp"
+#include "core/record/channel.hpp"
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 namespace shardmark {
 namespace {
@@ -63,8 +65,11 @@ Recording record_program(const LayerConfig& config, Phase phase, int num_threads
 }
 
 void connect_all(Transport& transport, const std::vector<OpRecord>& ops) {
+  std::map<std::pair<ChannelKey, Lane>, const OpRecord*> channels;
   for (const OpRecord& record : ops)
-    if (const Group* group = group_of(record.op)) transport.connect(*group, record.lane);
+    if (const Group* group = group_of(record.op))
+      channels.try_emplace({channel_key(*group, record.lane), record.lane}, &record);
+  for (const auto& [key, record] : channels) transport.connect(*group_of(record->op), record->lane);
 }
 
 }  // namespace shardmark

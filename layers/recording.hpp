@@ -29,7 +29,8 @@ struct Recording {
 /// `config.parallel` says which rank it is (Parallel::at).
 [[nodiscard]] Recording record_program(const LayerConfig& config, Phase phase, int num_threads);
 
-/// Connects every (group, lane) that the recorded ops use, in their order.
+/// Connects every (group, lane) that the recorded ops use, in one order on all ranks: stages of a
+/// pipeline use their groups in different ones.
 void connect_all(Transport& transport, const std::vector<OpRecord>& ops);
 
 }  // namespace shardmark

@@ -100,6 +100,27 @@ void check_context(const LayerConfig& config) {
                context.kind == ContextKind::hybrid ? context.cp.size : heads);
 }
 
+/// Splits of a pipeline are checked where they are made; here they only have to fit each other.
+void check_pipeline(const LayerConfig& config) {
+  const PipelineConfig& pipeline = config.pipeline;
+  const pipeline::Schedule& schedule = *pipeline.schedule;
+  if (config.block != BlockKind::model)
+    throw InputError{
+        message("a pipeline runs a model, not scope ", name_of(config.block), "; try scope model")};
+  SHARDMARK_CHECK(schedule.num_ranks() == config.parallel.pp.size, "a schedule for ",
+                  schedule.num_ranks(), " ranks on pp ", config.parallel.pp.size);
+  SHARDMARK_CHECK(schedule.num_micro == pipeline.micro, "a schedule for ", schedule.num_micro,
+                  " micro-batches with ", pipeline.micro);
+  const std::vector<std::int64_t>& blocks = pipeline.blocks;
+  SHARDMARK_CHECK(blocks.size() == static_cast<std::size_t>(schedule.num_stages), "a schedule of ",
+                  schedule.num_stages, " stages with blocks for ", blocks.size());
+  SHARDMARK_CHECK(std::ranges::all_of(blocks, [](std::int64_t count) { return count > 0; }),
+                  "a stage without blocks");
+  SHARDMARK_CHECK(
+      std::accumulate(blocks.begin(), blocks.end(), std::int64_t{0}) == config.shape.layers,
+      "the stages' blocks do not add up to ", config.shape.layers, " layers");
+}
+
 /// What ranks sum after their weight gradients would hold earlier micro-batches again.
 void check_accumulation(const LayerConfig& config) {
   const std::int64_t tp = config.parallel.tp.size, kv_heads = config.shape.kv_heads;
@@ -198,7 +219,9 @@ void check_divisible(const LayerConfig& config) {
   else if (config.parallel.sequence_parallel)
     check_divides("seq", shape.seq, "tp", tp);
   if (shape.positions == Positions::rotary) check_divides("head_dim", shape.head_dim, "", 2);
-  if (config.accumulate_gradients && config.block != BlockKind::attention_core)
+  if (config.is_pipeline()) check_pipeline(config);
+  if ((config.accumulate_gradients || config.is_pipeline()) &&
+      config.block != BlockKind::attention_core)
     check_accumulation(config);
 }
 

@@ -82,6 +82,10 @@ struct LayerConfig {
   bool accumulate_gradients{false};
 
   [[nodiscard]] bool is_pipeline() const { return pipeline.schedule != nullptr; }
+  /// Micro-batches of an iteration, of all copies of the model.
+  [[nodiscard]] int num_micro() const {
+    return is_pipeline() ? parallel.dp.size * pipeline.micro : 1;
+  }
 
   /// Tokens of this rank's position in the cp group: a part of every sequence.
   [[nodiscard]] std::int64_t tokens() const { return shape.tokens() / parallel.context.cp.size; }

@@ -16,8 +16,11 @@ struct StageRange {
 };
 /// Of stage `stage` of the pipeline of `config`.
 [[nodiscard]] StageRange stage_range(const LayerConfig& config, int stage);
+/// The whole model in one stage.
+[[nodiscard]] StageRange whole_model(const LayerConfig& config);
 
-/// One stage of a model. A State holds one micro-batch in flight.
+/// A language model or a part of it: embedding, blocks, final norm, logits and loss. Tensors are
+/// named as the whole model's ("block3/..."). A State holds one micro-batch in flight.
 class Stage {
  public:
   struct State {
@@ -29,10 +32,10 @@ class Stage {
   Stage(Rank& rank, const LayerConfig& config, const StageRange& range, TokenScratch& scratch);
   [[nodiscard]] State make_state(Rank& rank) const;
   /// x_TD is looked at unless the stage has the embedding. Returns y_TD, or with the head the loss
-  /// of every token.
+  /// of every token. x_TD stays until the input part of backward ran.
   Tensor forward(Rank& rank, State& state, const Tensor& x) const;
-  /// dy_TD is looked at unless the stage has the head. Returns dx_TD, or with the embedding
-  /// nothing.
+  /// dy_TD is looked at unless the stage has the head, and stays until the weight part ran. Returns
+  /// dx_TD, or with the embedding nothing.
   Tensor backward(Rank& rank, State& state, const Tensor& dy, Part part) const;
   void list_weights(NamedTensors& into) const;
   void list_state(const State& state, NamedTensors& into) const;

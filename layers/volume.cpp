@@ -1,6 +1,8 @@
 #include "layers/volume.hpp"
 
 #include "core/error.hpp"
+#include "layers/pipeline_program.hpp"
+#include "layers/stage.hpp"
 
 #include <algorithm>
 
@@ -18,6 +20,7 @@ bool has_projections(BlockKind block) {
 bool is_linear(BlockKind block) {
   return block == BlockKind::linear_column || block == BlockKind::linear_row;
 }
+double num_norm_vectors(const ModelShape& shape) { return shape.norm == NormKind::layer ? 2 : 1; }
 double num_blocks(const LayerConfig& config) {
   return config.block == BlockKind::model ? as_double(config.shape.layers) : 1.0;
 }
@@ -36,7 +39,7 @@ double matrix_elements(const LayerConfig& config) {
   return elements;
 }
 
-/// Elements of all weights of one rank whose gradients are summed over cp; not for a model.
+/// Elements of all weights of one rank whose gradients are summed over cp or dp; not for a model.
 double rank_parameters(const LayerConfig& config) {
   const ModelShape& shape = config.shape;
   const double tp = config.parallel.tp.size;
@@ -52,7 +55,21 @@ double rank_parameters(const LayerConfig& config) {
     elements += column(q + 2 * as_double(config.local_kv_heads() * shape.head_dim)) + row(q);
   }
   if (has_mlp(config.block)) elements += column(as_double(shape.mlp_inputs()) * f) + row(f);
-  if (config.block == BlockKind::block) elements += 2 * h * (shape.norm == NormKind::layer ? 2 : 1);
+  if (config.block == BlockKind::block) elements += 2 * h * num_norm_vectors(shape);
+  return elements;
+}
+
+/// The same of a stage of a pipeline.
+double stage_parameters(LayerConfig config, const StageRange& range) {
+  const ModelShape& shape = config.shape;
+  const double h = as_double(shape.hidden);
+  const double table = h * as_double(shape.vocab) / config.parallel.tp.size;
+  config.block = BlockKind::block;
+  double elements = as_double(range.last_block - range.first_block) * rank_parameters(config);
+  if (range.has_embedding) elements += table;
+  if (range.has_embedding && shape.positions == Positions::learned)
+    elements += as_double(shape.seq) * h;
+  if (range.has_head) elements += num_norm_vectors(shape) * h + table;
   return elements;
 }
 
@@ -91,7 +108,7 @@ class Counter {
   }
 
   void norm(const std::string& name) {
-    const double vectors = shape().norm == NormKind::layer ? 2 : 1;
+    const double vectors = num_norm_vectors(shape());
     if (sp() && backward_)
       reduce(name + " backward: all-reduce of the norm's gradients",
              {vectors * as_double(shape().hidden) * 4, message(vectors, "*h*4")});
@@ -139,16 +156,44 @@ class Counter {
     mlp();
   }
 
-  void model() {
-    row_like_embedding();
-    for (std::int64_t layer = 0; layer < shape().layers; ++layer)
+  /// The tensor-parallel part of a model or of a stage of it.
+  void stage(const StageRange& range) {
+    if (range.has_embedding) row_like_embedding();
+    for (std::int64_t layer = range.first_block; layer < range.last_block; ++layer)
       block(message("block", layer, ' '));
+    if (!range.has_head) return;
     norm("final_norm");
     column("logits");
     if (forward_) {
       const double tokens = as_double(shape().tokens());
       reduce("loss forward: all-reduce of the maxima", {tokens * 4, "T*4"});
       reduce("loss forward: all-reduce of the sums", {tokens * 8, "T*8"});
+    }
+  }
+
+  /// Everything that this rank of a pipeline communicates.
+  void pipeline() {
+    const pipeline::Schedule& schedule = *config_.pipeline.schedule;
+    const int me = config_.parallel.pp.position;
+    const auto is_here = [&](int stage, int micro) { return schedule.rank_of(stage, micro) == me; };
+    for (const int s : schedule.stages_of(me)) {
+      int here = 0, up = 0, down = 0;  // micro-batches that the stage has, passes on, passes back
+      for (int micro = 0; micro < schedule.num_micro; ++micro) {
+        if (!is_here(s, micro)) continue;
+        ++here;
+        if (s + 1 < schedule.num_stages && !is_here(s + 1, micro)) ++up;
+        if (s > 0 && !is_here(s - 1, micro)) ++down;
+      }
+      times_ = here;
+      stage(stage_range(config_, s));
+      const auto [bytes, formula] = tokens_hidden();
+      times_ = up;
+      if (forward_) add(message("stage ", s, " forward: result to the next stage"), bytes, formula);
+      times_ = down;
+      if (backward_)
+        add(message("stage ", s, " backward: gradient to the stage before"), bytes, formula);
+      times_ = 1;
+      sum_gradients(s);
     }
   }
 
@@ -231,6 +276,20 @@ class Counter {
     }
   }
 
+  /// Over the ranks that hold the same stage, in this copy of the model and in the others.
+  void sum_gradients(int s) {
+    if (!backward_) return;
+    const double elements = stage_parameters(config_, stage_range(config_, s));
+    const auto line = [&](const Group& group, std::string_view over) {
+      const double n = group.size;
+      add(message("stage ", s, " gradients: all-reduce over ", over),
+          2 * (n - 1) / n * elements * 4,
+          message("2(n-1)/n * parameters*4, n=", n, ", parameters=", elements));
+    };
+    line(copies_of(config_, s), "the two ranks of DualPipe");
+    line(config_.parallel.dp, "dp");
+  }
+
   [[nodiscard]] double share() const {
     const double t = config_.parallel.tp.size;
     return (t - 1) / t;
@@ -248,11 +307,14 @@ class Counter {
     add(what, 2 * share() * payload.bytes, "2(t-1)/t * " + payload.formula);
   }
   void add(const std::string& what, double bytes, const std::string& formula) {
-    if (bytes > 0) lines_.push_back({what, formula, bytes});
+    if (bytes * times_ <= 0) return;
+    lines_.push_back({what, times_ == 1 ? formula : message(times_, " micro-batches * ", formula),
+                      times_ * bytes});
   }
 
   const LayerConfig& config_;
   bool forward_, backward_;
+  int times_{1};  ///< micro-batches that do what is added
   std::vector<VolumeLine> lines_;
 };
 
@@ -278,7 +340,10 @@ std::vector<VolumeLine> communication_volume(const LayerConfig& config, Phase ph
       counter.block("");
       break;
     case BlockKind::model:
-      counter.model();
+      if (config.is_pipeline())
+        counter.pipeline();
+      else
+        counter.stage(whole_model(config));
       break;
     case BlockKind::attention_core:
       counter.attention_core();
@@ -296,7 +361,7 @@ double total_bytes(const std::vector<VolumeLine>& lines) {
 
 ModelFlops model_flops(const LayerConfig& config, Phase phase) {
   const ModelShape& shape = config.shape;
-  const double tokens = as_double(shape.tokens());
+  const double tokens = as_double(shape.tokens() * config.num_micro());
   const double dense = 2 * tokens * matrix_elements(config);
   const double pass = phase == Phase::forward ? 1 : phase == Phase::backward ? 2 : 3;
   if (!has_attention(config.block)) return {pass * dense, pass * dense};
