@@ -126,7 +126,7 @@ void GatherAttention::gather(Rank& rank, const GatherState& state, std::int64_t 
 }
 
 void GatherAttention::forward(Rank& rank, State& state, const Heads& in, const Tensor& o) const {
-  const auto scope = rank.scope("all_gather");
+  const auto scope = rank.scope("all_gather_forward");
   auto& s = static_cast<GatherState&>(state);
   const Tensor sum = sum_of(o, s.wide_q);
   pack(rank, s, in);
@@ -157,7 +157,7 @@ void GatherAttention::forward(Rank& rank, State& state, const Heads& in, const T
 
 void GatherAttention::backward(Rank& rank, State& state, const Heads& in, const Tensor& o,
                                const Tensor& d_o, const Heads& gradients) const {
-  const auto scope = rank.scope("all_gather");
+  const auto scope = rank.scope("all_gather_backward");
   auto& s = static_cast<GatherState&>(state);
   const Tensor sum = sum_of(gradients.q, s.wide_q);
   for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {

@@ -176,7 +176,7 @@ bool RingAttention::pass_gradients(Rank& rank, RingState& state, int step,
 }
 
 void RingAttention::forward(Rank& rank, State& state, const Heads& in, const Tensor& o) const {
-  const auto scope = rank.scope("ring");
+  const auto scope = rank.scope("ring_forward");
   auto& s = static_cast<RingState&>(state);
   const Tensor sum = sum_of(o, s.wide_q);
   pack(rank, s, in);
@@ -235,7 +235,7 @@ void RingAttention::last_share(Rank& rank, AttentionBackward op, const Heads& in
 
 void RingAttention::backward(Rank& rank, State& state, const Heads& in, const Tensor& o,
                              const Tensor& d_o, const Heads& gradients) const {
-  const auto scope = rank.scope("ring");
+  const auto scope = rank.scope("ring_backward");
   auto& s = static_cast<RingState&>(state);
   const auto [k, v] = halves(part(s, 0));
   const bool wide = config_.dtype != DType::f32;

@@ -205,11 +205,12 @@ Fence UlyssesAttention::send_heads(Rank& rank, UlyssesState& state, const Heads&
 }
 
 void UlyssesAttention::forward(Rank& rank, State& base, const Heads& in, const Tensor& o) const {
+  const auto scope = rank.scope("ulysses_forward");
   auto& state = static_cast<UlyssesState&>(base);
   std::vector<Fence> returned;
   Fence arrived = send_heads(rank, state, in, 0);
   for (int chunk = 0; chunk < chunks_; ++chunk) {
-    const auto scope = rank.scope(message("step", chunk));
+    const auto step_scope = rank.scope(message("step", chunk));
     const Fence needed = arrived;
     if (chunk + 1 < chunks_) arrived = send_heads(rank, state, in, chunk + 1);
     rank.await(needed, Lane::compute);
@@ -284,11 +285,12 @@ void UlyssesAttention::take_gradients(Rank& rank, UlyssesState& state, const Hea
 
 void UlyssesAttention::backward(Rank& rank, State& base, const Heads&, const Tensor&,
                                 const Tensor& d_o, const Heads& gradients) const {
+  const auto scope = rank.scope("ulysses_backward");
   auto& state = static_cast<UlyssesState&>(base);
   std::vector<Fence> returned;
   Fence arrived = send_gradient_of_o(rank, state, d_o, chunks_ - 1);
   for (int chunk = chunks_ - 1; chunk >= 0; --chunk) {
-    const auto scope = rank.scope(message("step", chunk));
+    const auto step_scope = rank.scope(message("step", chunk));
     const Fence needed = arrived;
     if (chunk > 0) arrived = send_gradient_of_o(rank, state, d_o, chunk - 1);
     rank.await(needed, Lane::compute);

@@ -26,7 +26,7 @@ all_files_are_there() {
   has run/run.json '"program": "shardmark-cp"'
   has run/run.json '"hiding_seq_forward"'
   [ "$(head -1 run/kernels.csv | cut -d, -f1)" = schema_version ] || fail "kernels.csv has no header"
-  has run/kernels.csv 'step/ring/step1'
+  has run/kernels.csv 'step/ring_backward/step1'
   [ -f run/trace.json.gz ] || [ -f run/trace.json ] || fail "no timeline"
   # Contiguous causal on 2 ranks: at most P^2 / (2P - 1) = 4/3 times as fast.
   column speedup_ceiling run | grep -q '^1\.3[234]' || fail "no ceiling of 1.33"
