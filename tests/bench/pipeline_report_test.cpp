@@ -1,0 +1,95 @@
+#include "bench/harness/columns.hpp"
+#include "bench/pipeline/report.hpp"
+#include "layers/pipeline/generate.hpp"
+
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <sstream>
+
+namespace shardmark::bench::pp {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// 1F1B with 4 micro-batches over three ranks: a window of 10 ms, rank r waits r ms.
+Result three_ranks() {
+  Result result;
+  LayerConfig& layer = result.config.layer;
+  layer.parallel.pp.size = 3;
+  layer.pipeline.micro = 4;
+  layer.pipeline.schedule = std::make_shared<const pipeline::Schedule>(
+      generate(pipeline::ScheduleKind::one_f_one_b, {.ranks = 3, .micro = 4}));
+  result.time = {.p50 = 9000, .samples = 10};
+  PipelineTimes times;
+  for (int rank = 0; rank < 3; ++rank) {
+    times.ranks.push_back({.window_us = 10000,
+                           .forward_us = 2500,
+                           .backward_us = 5000,
+                           .wait_us = 1000.0 * rank,
+                           .bubble_us = 2500});
+    result.work.push_back({.activation_bytes = 1e6 * (3 - rank)});
+  }
+  times.iterations = 15;
+  times.stages = {{625, 1250}, {625, 1250}, {600, 1200}};
+  times.measured = {times.ranks[1], 1.0 / 3, 0.25};
+  times.measured.mean.drain_us = 500;
+  times.replayed = {{.window_us = 9500}, 0.3, 0.23};
+  times.replay_error_pct = -5;
+  result.pipeline = times;
+  return result;
+}
+
+std::string cell(const std::string& name, const Result& result) {
+  const RunIdentity run{"id", "cpu", "threads", Tool::pp};
+  for (const Column& column : result_columns(Tool::pp))
+    if (column.name == name) return column.cell({result, run});
+  return "no such column";
+}
+
+TEST(PipelineReport, ComparesTheBubbleWithTheory) {
+  std::ostringstream out;
+  print_times(out, three_ranks(), false);
+  EXPECT_THAT(out.str(),
+              AllOf(HasSubstr("bubble: 25.0 % of 10.000 ms (33.3 % of ideal): wait 10.0, blocked "
+                              "0.0, start 0.0, drain 5.0, unexplained 0.0 %\n"),
+                    HasSubstr("theory: 23.0 % (30.0 % of ideal), step 9.500 ms (-5.0 %); 15 "
+                              "iterations\n")));
+}
+
+TEST(PipelineReport, VerboseHasALinePerRankWithWhatTheScheduleHolds) {
+  std::ostringstream out;
+  print_times(out, three_ranks(), true);
+  const std::string text = out.str();
+  for (const char* line : {"         0     2.500     5.000", "         3     3.00 MB",
+                           "         2     2.00 MB", "         1     1.00 MB"})
+    EXPECT_THAT(text, HasSubstr(line));
+}
+
+TEST(PipelineReport, ARowWithoutAPipelineHasNone) {
+  std::ostringstream out;
+  print_times(out, Result{}, true);
+  EXPECT_EQ(out.str(), "");
+}
+
+TEST(PipelineColumns, SayWhatTheBubbleIsMadeOf) {
+  const Result result = three_ranks();
+  EXPECT_EQ(cell("bubble_us", result), "2500");
+  EXPECT_EQ(cell("bubble_of_total", result), "0.25");
+  EXPECT_EQ(cell("bubble_theory_of_total", result), "0.23");
+  EXPECT_EQ(cell("bubble_theory_of_ideal", result), "0.3");
+  EXPECT_EQ(cell("step_replayed_us", result), "9500");
+  EXPECT_EQ(cell("step_replayed_error_pct", result), "-5");
+  EXPECT_EQ(cell("pp_wait_us", result), "1000");
+  EXPECT_EQ(cell("pp_drain_us", result), "500");
+  EXPECT_EQ(cell("stage_backward_us", result), "1250+1250+1200");
+  EXPECT_EQ(cell("peak_inflight", result), "3+2+1");
+  EXPECT_EQ(cell("rank_activation_bytes", result), "3000000+2000000+1000000");
+  Result unsplit = result;
+  unsplit.pipeline.reset();
+  EXPECT_EQ(cell("bubble_us", unsplit), "") << "not 0: it was not measured";
+}
+
+}  // namespace
+}  // namespace shardmark::bench::pp
