@@ -55,8 +55,8 @@ TEST(PipelinePrint, EveryScheduleLoadsAgainAndRunsTheSame) {
                                                "--microbatches", "12",
                                                "--layers",       "24"};
       SCOPED_TRACE(message(facts.name, " pp ", pp));
-      const std::string path = written(printed(arguments, "csv"));
       for (const std::string p2p : {"split", "merged"}) {
+        const std::string path = written(printed(arguments, "csv"));
         std::vector<std::string> made = arguments;
         made.insert(made.end(), {"--p2p", p2p});
         const std::vector<std::string> loaded{"--schedule-file", path, "--p2p", p2p,
@@ -134,7 +134,8 @@ const Broken broken_files[] = {
     {"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1SEND_F0,1RECV_B0,1B0,1SEND_B0\n"
      "2F0,2B0,2SEND_B0\n",
      "rank 2: 2RECV_F0 is missing", nullptr},
-    {"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1RECV_B0,1B0,1SEND_B0,1SEND_F0\n"
+    {"#shardmark lowering=merged\n"
+     "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1RECV_B0,1B0,1SEND_B0,1SEND_F0\n"
      "2RECV_F0,2F0,2B0,2SEND_B0\n",
      "deadlock: ", "<"},
     {"0F0,0F1,0B0,0B1\n1F0,1F1,1Q0,1B1\n2F0,2B0,2F1,2B1\n",
