@@ -51,7 +51,7 @@ std::vector<Column> pipeline_columns() {
        Of::pp},
       {"bubble_theory_of_ideal", "",
        "bubble_of_ideal of the same op lists replayed with each iteration's own op times (a "
-       "message takes the shorter of its two ends' times), then the median",
+       "message's: from when both ends had come to when the first knew it over), then the median",
        measured,
        [](R r) {
          return of_pipeline(r, [](const auto& times) { return times.replayed.of_ideal; });
@@ -62,16 +62,16 @@ std::vector<Column> pipeline_columns() {
          return of_pipeline(r, [](const auto& times) { return times.replayed.of_total; });
        },
        Of::pp},
-      {"bubble_iterations", "", "profiled iterations behind these columns", measured,
+      {"bubble_iterations", "", "profiled iterations behind these columns", sampled,
        [](R r) { return of_pipeline(r, [](const auto& times) { return times.iterations; }); },
        Of::pp},
-      {"step_replayed_us", "us", "window of the replay", measured,
+      {"step_replayed_us", "us", "window of the replay", sampled,
        [](R r) {
          return of_pipeline(r, [](const auto& times) { return times.replayed.mean.window_us; });
        },
        Of::pp},
       {"step_replayed_error_pct", "%", "it over the same iteration's window, minus 1; the median",
-       measured,
+       sampled,
        [](R r) { return of_pipeline(r, [](const auto& times) { return times.replay_error_pct; }); },
        Of::pp},
       {"pp_window_us", "us", "the common window", measured, mean<&PipelineSplit::window_us>,

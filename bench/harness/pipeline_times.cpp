@@ -160,6 +160,12 @@ void PipelineAnalysis::add(std::span<const RankIteration> ranks) {
   samples_.push_back(std::move(sample));
 }
 
+void PipelineAnalysis::add_predicted(std::span<const RankIteration> ranks) {
+  const std::vector<PipelineSplit> splits = split(ranks);
+  check(ranks, splits);
+  samples_.push_back({splits, splits, stage_times(ranks)});
+}
+
 PipelineTimes PipelineAnalysis::result() const {
   PipelineTimes times;
   times.iterations = static_cast<int>(samples_.size());

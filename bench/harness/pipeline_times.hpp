@@ -88,6 +88,8 @@ class PipelineAnalysis {
   [[nodiscard]] std::vector<RankIteration> replay(std::span<const RankIteration> ranks) const;
   /// Takes a profiled iteration into the result.
   void add(std::span<const RankIteration> ranks);
+  /// The same of a predicted one, which is its own replay.
+  void add_predicted(std::span<const RankIteration> ranks);
   [[nodiscard]] PipelineTimes result() const;
 
  private:

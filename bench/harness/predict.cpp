@@ -1,6 +1,5 @@
 #include "bench/harness/predict.hpp"
 
-#include "bench/harness/probes.hpp"
 #include "bench/harness/trace.hpp"
 #include "bench/harness/work.hpp"
 #include "sim/cost_comm.hpp"
@@ -98,9 +97,36 @@ void fill_work(const Case& config, const Programs& programs, Result& result) {
   result.bytes_analytic = total_bytes(result.volume);
 }
 
+/// The bubble, of the pipeline that begins at rank 0, whose ranks are the lowest of their classes.
+/// The others' are taken to be equal.
+void fill_pipeline(const LayerConfig& layer, const Programs& programs, const Replay& replay,
+                   Result& result) {
+  if (!layer.is_pipeline()) return;
+  const Group pipeline = layer.parallel.at(0, 0).pp;
+  std::vector<std::vector<OpRecord>> lists;
+  std::vector<RankIteration> ranks;
+  for (int member = 0; member < pipeline.size; ++member) {
+    const int rank = pipeline.world_rank(member);
+    const std::size_t own = programs.class_of(static_cast<std::size_t>(rank));
+    SHARDMARK_CHECK(programs.folding.representatives[own] == rank, "rank ", rank, " is folded");
+    lists.push_back(programs.lists[own]);
+    ranks.push_back({.begin_ns = 0,
+                     .end_ns = replay.window_ns,
+                     .idle_ns = replay.times[own].idle_ns,
+                     .records = kernel_records(programs.lists[own], replay.ops[own])});
+  }
+  PipelineAnalysis analysis{std::move(lists), layer.pipeline.schedule->num_stages};
+  analysis.add_predicted(ranks);
+  PipelineTimes times = analysis.result();
+  std::vector<PipelineSplit> all;
+  for (int rank = 0; rank < layer.parallel.num_ranks(); ++rank)
+    all.push_back(times.ranks[static_cast<std::size_t>(rank / pipeline.stride % pipeline.size)]);
+  times.ranks = std::move(all);
+  result.pipeline = std::move(times);
+}
+
 /// Takes the lists: each becomes the trace of its class.
-void fill_times(Programs& programs, const Prediction& prediction, Outcome& row) {
-  const Replay& replay = prediction.replay;
+void fill_times(Programs& programs, const Replay& replay, Outcome& row) {
   Result& result = row.result;
   std::vector<TimeSplit> splits;
   for (std::size_t i = 0; i < programs.lists.size(); ++i) {
@@ -116,7 +142,7 @@ void fill_times(Programs& programs, const Prediction& prediction, Outcome& row) 
     result.splits.push_back(splits[programs.class_of(rank)]);
   const auto worst = static_cast<std::size_t>(
       std::ranges::max_element(splits, {}, &TimeSplit::exposed_comm_us) - splits.begin());
-  result.time.p50 = prediction.window_us();
+  result.time.p50 = to_us(replay.window_ns);
   result.split = splits[worst];
   result.exchange_us = time_on(row.traces[worst], Lane::cp);
   result.transfer_us = to_us(replay.times[worst].transfer_ns);
@@ -134,14 +160,21 @@ Peak peak_of(const Machine& machine, DType dtype, double user_tflops) {
   return {tflops, tflops, "machine:" + machine.name};
 }
 
-/// What probe_machine measures.
-VerdictInputs probe(const Machine& machine, const Parallel& parallel) {
-  VerdictInputs inputs;
-  inputs.copy_bandwidth_GBps = machine.memory_GBps.value / 2;  // a copy moves each byte twice
-  const Group group = latency_group(parallel.at(0, 0));
-  const AllReduce token{.x = {.buffer = 1, .shape = {16}, .row_stride = 16}, .group = group};
-  if (group.size > 1) inputs.latency_us = communication_us(machine, token);
-  return inputs;
+/// What a communication of rank 0 would take without its bytes, on average.
+double latency_us(Machine machine, const std::vector<OpRecord>& list) {
+  for (Network* network : {&machine.inside, &machine.between}) {
+    constexpr double unlimited = 1e12;
+    network->link.bandwidth_GBps.value = unlimited;
+    for (auto& [op, link] : network->collectives) link.bandwidth_GBps.value = unlimited;
+  }
+  double sum_us = 0;
+  int count = 0;
+  for (const OpRecord& record : list)
+    if (const Group* group = group_of(record.op); group != nullptr && group->size > 1) {
+      sum_us += communication_us(machine, record.op);
+      ++count;
+    }
+  return count > 0 ? sum_us / count : 0;
 }
 
 }  // namespace
@@ -160,9 +193,13 @@ Outcome predict_row(const Case& config, const Machine& machine, const RunnerOpti
     Programs programs = record(config, machine, options.threads_per_rank);
     fill_work(config, programs, result);
     predict_baselines(programs, machine, result);
-    fill_times(programs, predict(programs.lists, machine, programs.folding), row);
-    const Verdict verdict =
-        judge(result, options.thresholds, probe(machine, config.layer.parallel));
+    // A copy, which measured rows are compared with, moves each byte twice.
+    const VerdictInputs inputs{latency_us(machine, programs.lists.front()),
+                               machine.memory_GBps.value / 2};
+    const Replay replay = predict(programs.lists, machine, programs.folding).replay;
+    fill_pipeline(config.layer, programs, replay, result);
+    fill_times(programs, replay, row);
+    const Verdict verdict = judge(result, options.thresholds, inputs);
     result.verdict = verdict.name;
     result.verdict_reason = verdict.reason;
     return row;

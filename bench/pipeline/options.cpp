@@ -168,10 +168,14 @@ void check(const Options& options) {
   check_file(options);
   if (!options.split.empty() && !options.balance.empty())
     throw InputError{"--split says which blocks a stage gets; leave out --balance"};
+  if (options.base.machine &&
+      std::ranges::find(options.balance, Balance::measured) != options.balance.end())
+    throw InputError{"--predict runs nothing for --balance measured to profile; give a --split"};
   if (!options.print) return;
   for (const auto& [given, name] : {std::pair{options.base.dry_run, "--dry-run"},
                                     {!options.base.dump.empty(), "--dump"},
-                                    {!options.base.out.empty(), "--out"}})
+                                    {!options.base.out.empty(), "--out"},
+                                    {options.base.machine.has_value(), "--predict"}})
     if (given)
       throw InputError{
           message("--print-schedule runs nothing for ", name, "; leave out one of them")};
@@ -207,6 +211,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   add_model_options(line, options.base);
   add_parallel_options(line, options);
   add_measurement_options(line, options.base);
+  add_prediction_options(line, options.base);
   add_output_options(line, options.base);
   line.add_print("--list-schedules", "print the schedules and what they trade", list_schedules);
   add_testing_options(line, options.base);
@@ -230,7 +235,8 @@ LaunchRequest launch_request(const Options& options) {
   const bool is_open = options.pp.empty() && !options.file;
   const int ranks = is_open ? std::max(default_ranks() / others, 1) * others
                             : pp_degrees(options, 1, 1, 1).back() * others;
-  return {std::string{name_of(Tool::pp)}, options.base.transport, options.base.ranks, ranks};
+  return {std::string{name_of(Tool::pp)}, options.base.transport, options.base.ranks,
+          options.base.machine ? 1 : ranks};
 }
 
 }  // namespace shardmark::bench::pp

@@ -40,7 +40,9 @@ int run(const Options& options, const std::vector<std::string>& command_line,
   const bench::Options& base = options.base;
   const bool yield = is_oversubscribed(transport, base.runner.threads_per_rank);
   transport.set_wait_policy({.yield = yield, .timeout_s = base.timeout_s});
-  Sweep sweep = expand(options, transport.size());
+  const int world_size =
+      base.machine ? static_cast<int>(base.machine->ranks_per_node.value) : transport.size();
+  Sweep sweep = expand(options, world_size, !base.machine);
   std::vector<Rebalanced> changes;
   if (is_measured(options)) {
     const MeasuredCosts costs = measure_costs(transport, base.runner, sweep);

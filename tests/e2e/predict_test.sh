@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# predict_test.sh NAME: runs one test of predictions. PROGRAM (shardmark-tp), CONTEXT (shardmark-cp),
-# MPIEXEC, PYTHON, SOURCE and SCRATCH come from CTest.
+# predict_test.sh NAME: runs one test of predictions. PROGRAM (shardmark-tp), CONTEXT (-cp), PIPELINE
+# (-pp), MPIEXEC, PYTHON, SOURCE and SCRATCH come from CTest.
 set -uo pipefail
 
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -119,6 +119,24 @@ predicts_split_sequences() {
   for name in samples check; do all_are $name '' run; done
   expect 2 "$CONTEXT" --predict h100-sxm-8 --advise
   has err '--advise measures no rows for --predict'
+}
+
+predicts_pipelines() {
+  expect 0 "$PIPELINE" --predict h100-sxm-8 --model gpt3-175b --tp 8 --pp 8 --dp 2 --microbatches 64 \
+    --schedule 1f1b,interleaved --dtype bf16
+  has out '^    bubble: [0-9.]+ % of [0-9.]+ ms'
+  # Theory for equal stages: 7 / (64 + 7) = 9.9 % of the window, and 7 / (2 x 64 + 7) = 5.2 %.
+  grep -oE 'bubble: [0-9.]+' out | awk '{ print $2 }' | paste -sd' ' |
+    awk '{ exit !($1 > 8.9 && $1 < 10.9 && $2 > 4.2 && $2 < 6.2) }' || fail "bubbles are not as in theory"
+  expect 0 "$PIPELINE" --predict h100-sxm-8 --pp 3 --layers 6 --hidden 512 --seq 128 --vocab 512 --microbatches 4,8 \
+    --schedule gpipe,1f1b,zb-h1 --out run
+  rows run 6
+  all_are status ok run
+  all_are source predicted run
+  for name in samples check bubble_iterations; do all_are $name '' run; done
+  has run/kernels.csv ',predicted,h100-sxm-8,2,step/'
+  expect 2 "$PIPELINE" --predict h100-sxm-8 --balance measured
+  has err 'give a --split'
 }
 
 "$1"
