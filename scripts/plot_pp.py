@@ -197,12 +197,12 @@ def formula(schedule, p, v, m):
 
 def plot_bubble(run, out):
     drawn = False
-    for suffix, rows in groups(run.rows, SHAPE + ["pp", "split"]):
+    for suffix, rows in groups(run.rows, SHAPE + ["pp", "balance"]):
         if rows["microbatches"].nunique() < 2:
             continue
         drawn = True
         figure, axes = plt.subplots(figsize=(8.5, 5.4))
-        handles = {}
+        handles, lines = {}, {}
         variants = ["schedule"] + [key for key in ("vpp", "p2p") if key in rows]
         for key, part in rows.groupby(variants, sort=False):
             part = part.sort_values("microbatches")
@@ -216,13 +216,13 @@ def plot_bubble(run, out):
             handles[name] = line
             theory, = axes.plot(micro, 100 * part["bubble_theory_of_total"], color=colour,
                                 linestyle="--", linewidth=1)
-            handles.setdefault("replay of the same op times", theory)
+            lines["replay of the same op times"] = theory
             p, v = part["pp"].iloc[0], max(1, part["vpp"].iloc[0] if "vpp" in part else 1)
             if formula(schedule, p, v, 1) is not None:
                 many = np.geomspace(micro.min(), micro.max(), 50)
                 drawn_formula, = axes.plot(many, [100 * formula(schedule, p, v, m) for m in many],
                                            color=colour, linestyle=":", linewidth=1)
-                handles.setdefault("formula at equal times of F, I and W", drawn_formula)
+                lines["formula at equal times of F, I and W"] = drawn_formula
         axes.set_xscale("log", base=2)
         ticks = sorted(rows["microbatches"].unique())
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -237,7 +237,7 @@ def plot_bubble(run, out):
                   f"{off.loc[off.abs().idxmax()]:+.1f})",
                   f"{describe(rows.iloc[0])}, pp {rows['pp'].iloc[0]:g}. Window common to all "
                   "ranks, without compute, own exposed transfer and exposed collectives; mean over "
-                  "ranks, median over iterations.", handles)
+                  "ranks, median over iterations.", handles | lines)
     if not drawn:
         print("bubble: left out, all rows have the same number of micro-batches")
 
@@ -253,14 +253,13 @@ def plot_pipeline_split(run, out):
                 continue
             handles[name] = axes.barh(places, share, left=left, color=colour, height=0.8)
             left += share
-        axes.set_yticks(places, [label_of(row) + (f" split {row['split']}"
-                                                  if rows.get("split", pd.Series()).nunique() > 1
-                                                  else "") for _, row in rows.iterrows()],
-                        fontsize=7.5)
+        several = rows["balance"].nunique() > 1
+        axes.set_yticks(places, [label_of(row) + (f" blocks {row['split']}" if several else "")
+                                 for _, row in rows.iterrows()], fontsize=7.5)
         for place, (_, row) in zip(places, rows.iterrows()):
-            axes.text(101, place, f"{row['pp_window_us'] / 1e3:.3g} ms", va="center", fontsize=7)
+            axes.text(104, place, f"{row['pp_window_us'] / 1e3:.3g} ms", va="center", fontsize=7)
         axes.invert_yaxis()
-        axes.set_xlim(0, 109)
+        axes.set_xlim(0, 112)
         axes.set_xlabel("% of the window")
         axes.spines[["top", "right"]].set_visible(False)
         worst = rows.loc[rows["bubble_of_total"].idxmax()]
@@ -274,9 +273,6 @@ def plot_pipeline_split(run, out):
 def plot_stages(run, out):
     """A bar per stage, a panel per split."""
     drawn = False
-    if "split" not in run.rows:
-        print("stages: left out, there is no column split")
-        return
     for suffix, rows in groups(run.rows, SHAPE + ["schedule", "pp", "vpp"]):
         rows = rows.sort_values("microbatches").drop_duplicates("split", keep="last").sort_index()
         rows = rows.head(MAX_PANELS)

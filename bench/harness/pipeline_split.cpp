@@ -182,6 +182,24 @@ void PipelineAnalysis::match_messages() {
   }
 }
 
+std::vector<std::vector<std::int64_t>> PipelineAnalysis::message_times_ns(
+    std::span<const RankIteration> ranks) const {
+  std::vector<std::vector<OpSpan>> spans;
+  std::vector<std::vector<std::int64_t>> times_ns;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    spans.push_back(spans_of(lists_[rank].size(), ranks[rank].records));
+    times_ns.emplace_back(lists_[rank].size(), -1);
+  }
+  for (const Message& m : messages_) {
+    const OpSpan& send = spans[m.sender][m.send_op];
+    const OpSpan& receive = spans[m.receiver][m.receive_op];
+    const std::int64_t time_ns =
+        std::min(send.end_ns, receive.end_ns) - std::max(send.start_ns, receive.start_ns);
+    times_ns[m.sender][m.send_op] = std::max<std::int64_t>(time_ns, 0);  // buffered: over before
+  }
+  return times_ns;
+}
+
 std::vector<PipelineSplit> PipelineAnalysis::split(std::span<const RankIteration> ranks) const {
   SHARDMARK_CHECK(ranks.size() == lists_.size(), ranks.size(), " ranks, op lists of ",
                   lists_.size());

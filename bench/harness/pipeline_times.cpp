@@ -107,7 +107,12 @@ PipelineAnalysis::PipelineAnalysis(std::vector<std::vector<OpRecord>> lists, int
 std::vector<RankIteration> PipelineAnalysis::replay(std::span<const RankIteration> ranks) const {
   std::vector<std::vector<KernelRecord>> kernels;
   for (const RankIteration& rank : ranks) kernels.push_back(rank.records);
-  const Replay run = shardmark::replay(lists_, measured_cost(lists_, kernels));
+  const OpCost measured = measured_cost(lists_, kernels);
+  const auto messages = message_times_ns(ranks);
+  const Replay run = shardmark::replay(lists_, [&](int rank, const OpRecord& record) {
+    const std::int64_t message_ns = messages[static_cast<std::size_t>(rank)][record.seq];
+    return message_ns >= 0 ? message_ns : measured(rank, record);
+  });
   std::vector<RankIteration> replayed;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     replayed.push_back({.begin_ns = 0,

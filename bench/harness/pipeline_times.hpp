@@ -57,7 +57,8 @@ struct PipelineTimes {
   std::vector<PipelineSplit> ranks;  ///< medians over iterations
   std::vector<StageTime> stages;
   Bubble measured;
-  /// The same op lists replayed (sim/replay.hpp) with the op times of each iteration: what those
+  /// The same op lists replayed (sim/measured.hpp) with the op times of each iteration, and of a
+  /// message what it took once both ends had come, not until a busy end looked: what those
   /// times alone leave as bubble, without a host that submits, a barrier or a core that is taken
   /// away. Iteration by iteration, so that a slow kernel, which delays the measured step as well,
   /// is explained; times that are medians would predict a step without any.
@@ -103,6 +104,10 @@ class PipelineAnalysis {
   };
 
   void match_messages();
+  /// Of each op of each rank: how long the message that it sends moves, from when both ends had
+  /// come to when the first of them knew it over; negative where it sends none.
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> message_times_ns(
+      std::span<const RankIteration> ranks) const;
   [[nodiscard]] std::vector<StageTime> stage_times(std::span<const RankIteration> ranks) const;
   void check(std::span<const RankIteration> ranks, std::span<const PipelineSplit> splits);
 

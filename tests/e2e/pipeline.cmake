@@ -1,4 +1,4 @@
-# shardmark-pp as a user runs it: each test is a function of pipeline_test.sh.
+# shardmark-pp as a user runs it: each test is a function of pipeline_test.sh; and its plots.
 find_program(SHARDMARK_BASH bash)
 if(SHARDMARK_BASH)
   function(shardmark_add_pipeline_test name)
@@ -11,7 +11,7 @@ if(SHARDMARK_BASH)
   foreach(name IN ITEMS
       every_schedule_on_two_threads three_ranks_skip_what_is_not_allowed one_rank_runs_all_stages
       tp_inside_a_stage_and_dp_around_it merged_messages both_dtypes uneven_and_given_splits
-      balance_by_measured_cost resume_skips_finished_rows a_printed_schedule_runs_again
+      balance_by_measured_cost fitted_to_measured_times resume_skips_finished_rows a_printed_schedule_runs_again
       broken_schedules_are_refused bad_input_exits_with_2 dry_run_needs_no_ranks help_and_lists)
     shardmark_add_pipeline_test(${name})
   endforeach()
@@ -20,4 +20,13 @@ if(SHARDMARK_BASH)
       shardmark_add_pipeline_test(${name})
     endforeach()
   endif()
+endif()
+
+if(NOT python_lacks)
+  set(script_program shardmark-pp)
+  shardmark_add_script_test(plot_pp_small_run "plot_pp.py" "" --out
+    --transport threads --ranks 2 --schedule gpipe,zb-v --microbatches 2,4 --layers 6 --hidden 32 --heads 2
+    --seq 16 --vocab 4k --balance count,measured --min-samples 2 --max-time 0.05 --check off --peak-tflops 0.1)
+  set_tests_properties(plot_pp_small_run PROPERTIES
+    PASS_REGULAR_EXPRESSION "gantt.*png.*bubble.*png.*stages.*png" FAIL_REGULAR_EXPRESSION "Traceback")
 endif()

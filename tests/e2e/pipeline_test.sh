@@ -17,6 +17,11 @@ rows_are_right() {
   paste <(column residual_us "$1") <(column window_us "$1") |
     awk '{ if ($1 < 0) $1 = -$1; if ($1 > 0.001 * $2) exit 1 }' || fail "a residual is above 0.1 %"
   diff <(column bytes_analytic "$1") <(column bytes_observed "$1") || fail "formula and count differ"
+  paste <(column bubble_of_total "$1") <(column bubble_theory_of_total "$1") \
+    <(column pp_residual_us "$1") <(column pp_window_us "$1") <(column step_replayed_us "$1") |
+    awk '{ if ($3 < 0) $3 = -$3
+           if ($1 <= 0 || $1 >= 1 || $2 < 0 || $2 >= 1 || $3 > 0.001 * $4 || $5 <= 0) exit 1 }' ||
+    fail "a bubble is no share, or its parts do not add up"
 }
 
 every_schedule=(--schedule gpipe,1f1b,interleaved,zb-h1,zb-h2,zb-v,dualpipe,dualpipe-v --chunks 2)
@@ -28,6 +33,9 @@ all_files_are_there() {
   [ "$(head -1 run/kernels.csv | cut -d, -f1)" = schema_version ] || fail "kernels.csv has no header"
   [ -f run/trace.json.gz ] || [ -f run/trace.json ] || fail "no timeline"
   [ "$(column split run | sort -u | tr '\n' ' ')" = "2+2+2+2 4+4 " ] || fail "split"
+  [ "$(paste <(column schedule run) <(column peak_inflight run) | grep -c '^1f1b.2+1$')" -eq 2 ] ||
+    fail "peak_inflight of 1f1b"
+  has out 'theory: [0-9.]+ % \('
 }
 every_schedule_on_two_threads() {
   expect 0 "$PROGRAM" --ranks 2 --pp 2 --layers 8 "${tiny[@]}" "${every_schedule[@]}" --microbatches 4,8 --out run
@@ -102,6 +110,14 @@ balance_by_measured_cost() {
   [ "$(column split run | tr '\n' ' ')" = "3+3 5+1 " ] || fail "split: $(column split run)"
   has out 'head [0-9.]+ ms of a micro-batch: 5\+1 blocks instead of 3\+3; slowest rank .* % less'
   has run/run.json '"gain_pct"'
+}
+
+fitted_to_measured_times() {
+  expect 0 "$PROGRAM" --ranks 3 --layers 6 "${tiny[@]}" --schedule zb-h1,zb-v --fit --memory-limit 6 --out run
+  rows run 2
+  rows_are_right run
+  [ "$(column schedule run | tr '\n' ' ')" = "zb-h1-fit-max6 zb-v-fit-max6 " ] || fail "schedule"
+  has out 'ms: embedding [0-9.]+ \+ .*; block .*; head .*; message [0-9.]+'
 }
 
 resume_skips_finished_rows() {

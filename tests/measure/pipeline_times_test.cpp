@@ -132,6 +132,15 @@ TEST(PipelineTimes, TheoryReplaysTheSameOpTimes) {
   }
 }
 
+/// Rank 0 computes and looks after its message only then; it was there long before.
+TEST(PipelineTimes, ASenderThatNoticesLateDelaysNobodyInTheory) {
+  TwoRanks run;
+  run.ranks[0].records[1].end_ns = 40000;
+  PipelineAnalysis analysis{run.recorded.ops, 2};
+  analysis.add(run.ranks);
+  EXPECT_DOUBLE_EQ(analysis.result().replayed.mean.window_us, 66);
+}
+
 TEST(PipelineTimes, AreMediansOverIterationsOfMeansOverRanks) {
   const TwoRanks run;
   PipelineAnalysis analysis{run.recorded.ops, 2};
