@@ -28,7 +28,7 @@ void expect_equal_to_serial(Transport& transport, const PipelineCase& c) {
   EXPECT_TRUE(result.pass) << c << ": " << result.problem;
 }
 
-TEST(PipelineOverMpi, EverySchedulesEqualsOneRank) {
+TEST(PipelineOverMpi, EveryScheduleEqualsOneRank) {
   Transport& transport = mpi_transport();
   for (const PipelineCase& c : test::all_schedules({transport.size()}, {4, 8}))
     expect_equal_to_serial(transport, c);
