@@ -5,26 +5,35 @@
 #include "bench/harness/together.hpp"
 #include "bench/harness/trace.hpp"
 #include "bench/pipeline/schedules.hpp"
+#include "core/functions.hpp"
 #include "core/host.hpp"
+#include "layers/pipeline/lower.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <numeric>
 
 namespace shardmark::bench::pp {
 namespace {
 
-enum Part : std::size_t { embedding, block, head, num_parts };
-using PartTimes = std::array<double, num_parts>;
+/// Forward, input gradient and weight gradient of embedding, block and head, in this order.
+constexpr std::size_t num_acts = 3, num_times = 9;
+using Times = std::array<double, num_times>;
 
-/// A model of one block without a pipeline, of the tp group of `rank`.
+/// A model of one block on one stage, of the tp group of `rank`, whose ops have paths that begin
+/// with step/0F0, step/0I0 and step/0W0.
 Case probe_of(const Case& config, int rank) {
   Case probe = config;
-  probe.layer.pipeline = {};
-  probe.layer.accumulate_gradients = false;
+  probe.layer.pipeline = {
+      .schedule_name = "probe",
+      .schedule = std::make_shared<const pipeline::Schedule>(pipeline::lower(
+          pipeline::generate(pipeline::ScheduleKind::zb_h1, {1, 1}), pipeline::Lowering::split)),
+      .blocks = {1}};
   probe.layer.shape.layers = 1;
   Parallel& parallel = probe.layer.parallel;
   parallel.pp.size = parallel.dp.size = 1;
@@ -34,20 +43,16 @@ Case probe_of(const Case& config, int rank) {
 }
 
 /// Kernel time of one profiled iteration by part, from the paths of the ops.
-PartTimes times_of(const RankTrace& trace) {
-  PartTimes times{};
+Times times_of(const RankTrace& trace) {
+  static constexpr std::array<std::string_view, num_acts> acts{"/0F0/", "/0I0/", "/0W0/"};
+  Times times{};
   for (const RankTrace::Interval& interval : trace.intervals) {
-    const std::string& path = interval.path;
     const auto is_in = [&](std::string_view scope) {
-      return path.find(fmt::format("/{}", scope)) != std::string::npos;
+      return interval.path.find(scope) != std::string::npos;
     };
-    const double time_us = interval.end_us - interval.start_us;
-    if (is_in("block0"))
-      times[block] += time_us;
-    else if (is_in("embedding"))
-      times[embedding] += time_us;
-    else
-      times[head] += time_us;
+    const std::size_t part = is_in("/embedding") ? 0 : is_in("/block0") ? 1 : 2;
+    for (std::size_t act = 0; act < num_acts; ++act)
+      if (is_in(acts[act])) times[num_acts * part + act] += interval.end_us - interval.start_us;
   }
   return times;
 }
@@ -61,38 +66,81 @@ class Prober {
         arena_{memory_total_bytes()},
         kernels_{options.threads_per_rank, arena_} {}
 
-  pipeline::LayerCosts measure(const Case& config) {
-    constexpr int num_warm = 1, num_samples = 5;
+  PartTimes measure(const Case& config) {
     const int tp = config.layer.parallel.tp.size;
-    const bool active = transport_.rank() < transport_.size() / tp * tp;
-    PartTimes medians{};
+    const int num_active = transport_.size() / tp * tp;
+    const bool active = transport_.rank() < num_active;
+    Times mine{};
     if (active) {
-      const Case probe = probe_of(config, transport_.rank());
-      const Recording recording =
-          record_program(probe.layer, probe.phase, options_.threads_per_rank);
-      connect_all(transport_, recording.ops);
-      arena_.prefault(recording.tensor_bytes + recording.workspace_bytes);
-      const Mesh mesh{{.dp = transport_.size() / tp, .tp = tp}};
-      Session session{probe, probe.layer, mesh, options_, false, transport_, arena_, kernels_};
-      session.iterate(num_warm);
-      std::array<std::vector<double>, num_parts> samples;
-      for (int i = 0; i < num_samples; ++i) {
-        const PartTimes times =
-            times_of(make_trace(transport_.rank(), session.profile(transport_)));
-        for (std::size_t part = 0; part < num_parts; ++part) samples[part].push_back(times[part]);
-      }
-      for (std::size_t part = 0; part < num_parts; ++part) medians[part] = median(samples[part]);
+      mine = profile(config);
     } else {
       for (int i = 0; i < 2 * num_samples; ++i) transport_.barrier(Transport::Waiting::idle);
     }
-    const double num_active = transport_.size() / tp * tp;
-    PartTimes mean{};
-    for (const PartTimes& rank : exchange_all(transport_, medians))
-      for (std::size_t part = 0; part < num_parts; ++part) mean[part] += rank[part] / num_active;
-    return {mean[embedding], std::max(mean[block], 1e-3), mean[head]};
+    const double mine_us = active && num_active > tp ? message_us(config) : 0;
+    Times mean{};
+    double mean_us = 0;
+    for (const Times& rank : exchange_all(transport_, mine))
+      for (std::size_t i = 0; i < num_times; ++i) mean[i] += rank[i] / num_active;
+    for (const double time_us : exchange_all(transport_, mine_us)) mean_us += time_us / num_active;
+    const auto part = [&](std::size_t at, double least_us) {
+      return pipeline::StageTimes{std::max(mean[at], least_us), std::max(mean[at + 1], least_us),
+                                  std::max(mean[at + 2], least_us)};
+    };
+    constexpr double clock_us = 1e-3;
+    return {part(0, 0), part(num_acts, clock_us), part(2 * num_acts, 0), mean_us};
   }
 
  private:
+  static constexpr int num_samples = 5;
+
+  Times profile(const Case& config) {
+    const int tp = config.layer.parallel.tp.size;
+    const Case probe = probe_of(config, transport_.rank());
+    const Recording recording = record_program(probe.layer, probe.phase, options_.threads_per_rank);
+    connect_all(transport_, recording.ops);
+    arena_.prefault(recording.tensor_bytes + recording.workspace_bytes);
+    const Mesh mesh{{.dp = transport_.size() / tp, .tp = tp}};
+    Session session{probe, probe.layer, mesh, options_, false, transport_, arena_, kernels_};
+    session.iterate(1);
+    std::array<std::vector<double>, num_times> samples;
+    for (int i = 0; i < num_samples; ++i) {
+      const Times times = times_of(make_trace(transport_.rank(), session.profile(transport_)));
+      for (std::size_t j = 0; j < num_times; ++j) samples[j].push_back(times[j]);
+    }
+    Times medians{};
+    for (std::size_t j = 0; j < num_times; ++j) medians[j] = median(samples[j]);
+    return medians;
+  }
+
+  /// Every rank sends a boundary tensor to the next and receives one.
+  double message_us(const Case& config) {
+    using Clock = std::chrono::steady_clock;
+    const int tp = config.layer.parallel.tp.size, size = transport_.size() / tp;
+    const int position = transport_.rank() / tp;
+    const Group line{Axis::pp, transport_.rank() % tp, tp, size, position};
+    CpuBackend cpu{transport_, arena_, kernels_};
+    Rank rank{transport_.rank(), Mesh{{.pp = size, .tp = tp}}, cpu};
+    transport_.connect(line, Lane::pp_fwd_send);
+    const ModelShape& shape = config.layer.shape;
+    const auto boundary = [&] {
+      Buffer made = rank.allocate({shape.tokens(), shape.hidden}, config.layer.dtype,
+                                  Category::communication);
+      fill(rank, made.tensor(), 0.0F);
+      return made;
+    };
+    const Buffer x = boundary(), y = boundary();
+    std::vector<double> times_us;
+    for (int i = 0; i <= num_samples; ++i) {
+      rank.synchronize();
+      const Clock::time_point begin = Clock::now();
+      send_recv(rank, x.tensor(), (position + 1) % size, y.tensor(), (position + size - 1) % size,
+                line, Lane::pp_fwd_send);
+      rank.synchronize();
+      times_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+    }
+    return std::ranges::min(times_us);
+  }
+
   Transport& transport_;
   RunnerOptions options_;
   Arena arena_;
@@ -122,16 +170,49 @@ std::string cost_key(const Case& config) {
   return message(shape_key(alike), " vocab ", shape.vocab, " tp ", config.layer.parallel.tp.size);
 }
 
-MeasuredCosts measure_costs(Transport& transport, const RunnerOptions& options,
+pipeline::LayerCosts PartTimes::costs() const {
+  const auto sum = [](const pipeline::StageTimes& part) {
+    return part.forward + part.backward_input + part.backward_weight;
+  };
+  return {sum(embedding), sum(block), sum(head)};
+}
+
+pipeline::Durations PartTimes::durations(std::span<const std::int64_t> blocks) const {
+  pipeline::Durations durations{.stages = {}, .communication = message};
+  for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
+    const auto all = [&](double pipeline::StageTimes::*act) {
+      double time = static_cast<double>(blocks[stage]) * block.*act;
+      if (stage == 0) time += embedding.*act;
+      if (stage + 1 == blocks.size()) time += head.*act;
+      return time;
+    };
+    using S = pipeline::StageTimes;
+    durations.stages.push_back(
+        {all(&S::forward), all(&S::backward_input), all(&S::backward_weight)});
+  }
+  return durations;
+}
+
+std::string to_text(const PartTimes& times) {
+  const auto part = [](std::string_view name, const pipeline::StageTimes& t) {
+    return fmt::format("{} {:.3f} + {:.3f} + {:.3f}", name, t.forward / 1e3, t.backward_input / 1e3,
+                       t.backward_weight / 1e3);
+  };
+  return fmt::format("forward + input gradient + weight gradient, ms: {}; {}; {}; message {:.3f}",
+                     part("embedding", times.embedding), part("block", times.block),
+                     part("head", times.head), times.message / 1e3);
+}
+
+MeasuredTimes measure_times(Transport& transport, const RunnerOptions& options,
                             const Sweep& sweep) {
-  MeasuredCosts costs;
+  MeasuredTimes times;
   Prober prober{transport, options};
   for (const Case& config : sweep.cases) {
-    if (!config.skip_reason.empty() || config.balance != "measured") continue;
+    if (!config.skip_reason.empty()) continue;
     const std::string key = cost_key(config);
-    if (!costs.contains(key)) costs[key] = prober.measure(config);
+    if (!times.contains(key)) times[key] = prober.measure(config);
   }
-  return costs;
+  return times;
 }
 
 double Rebalanced::gain_pct() const { return 100 * (1 - slowest_by_cost_us / slowest_by_count_us); }

@@ -110,6 +110,17 @@ void add_schedule_options(CommandLine& line, Options& options) {
            {"N,...", "stages of a rank, for schedules that have several (interleaved; V shapes: 2)",
             "2", "2,4"},
            set_counts(options.chunks));
+  line.add(
+      "--fit",
+      {"",
+       "zb-h1, zb-h2, zb-v, v-half, v-min: profile the parts of the model and a message first, "
+       "and order forwards and gradients for these times instead of equal ones",
+       "", ""},
+      set_flag(options.fit));
+  line.add("--memory-limit",
+           {"N", "the same schedules: activations (of a stage and micro-batch) a rank may hold",
+            "each schedule's own", "4"},
+           set_count(options.memory_limit, 1));
   line.add("--p2p",
            {"NAME,...",
             "messages of neighbours: split (each direction and end has its lane) or merged (one "
@@ -171,10 +182,18 @@ void check(const Options& options) {
   if (options.base.machine &&
       std::ranges::find(options.balance, Balance::measured) != options.balance.end())
     throw InputError{"--predict runs nothing for --balance measured to profile; give a --split"};
+  if (options.base.machine && options.fit)
+    throw InputError{"--predict runs nothing for --fit to profile; leave out one of them"};
+  const bool fits = options.fit || options.memory_limit > 0;
+  if (fits && std::ranges::none_of(options.kinds, can_fit))
+    throw InputError{message(options.fit ? "--fit" : "--memory-limit",
+                             " is for zb-h1, zb-h2, zb-v, v-half and v-min; give one of them with "
+                             "--schedule")};
   if (!options.print) return;
   for (const auto& [given, name] : {std::pair{options.base.dry_run, "--dry-run"},
                                     {!options.base.dump.empty(), "--dump"},
                                     {!options.base.out.empty(), "--out"},
+                                    {options.fit, "--fit"},
                                     {options.base.machine.has_value(), "--predict"}})
     if (given)
       throw InputError{

@@ -34,6 +34,8 @@ struct Options {
   std::vector<pipeline::Lowering> p2p;  ///< empty: split, or what the file says
   std::vector<std::int64_t> split;      ///< of Balance::given
   std::vector<Balance> balance;
+  bool fit{false};      ///< zero-bubble schedules: for measured times instead of equal ones
+  int memory_limit{0};  ///< of them: activations of a rank; 0: each schedule's own
 
   std::optional<PrintAs> print;  ///< schedules instead of a run
 };

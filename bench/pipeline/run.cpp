@@ -14,15 +14,16 @@
 namespace shardmark::bench::pp {
 namespace {
 
-bool is_measured(const Options& options) {
-  return std::ranges::find(options.balance, Balance::measured) != options.balance.end();
+bool needs_times(const Options& options) {
+  return options.fit ||
+         std::ranges::find(options.balance, Balance::measured) != options.balance.end();
 }
 
-std::vector<Rebalanced> rebalanced_cases(const Sweep& sweep, const MeasuredCosts& costs) {
+std::vector<Rebalanced> rebalanced_cases(const Sweep& sweep, const MeasuredTimes& times) {
   std::vector<Rebalanced> changes;
   for (const Case& made : sweep.cases)
     if (made.skip_reason.empty() && made.balance == "measured")
-      changes.push_back(rebalanced(made, costs.at(cost_key(made))));
+      changes.push_back(rebalanced(made, times.at(cost_key(made)).costs()));
   return changes;
 }
 
@@ -30,8 +31,9 @@ std::vector<Rebalanced> rebalanced_cases(const Sweep& sweep, const MeasuredCosts
 
 int run_dry(const Options& options, int world_size) {
   Sweep sweep = expand(options, world_size, false);
-  if (is_measured(options))
-    sweep.notices.emplace_back("--dry-run measures nothing: balance measured is as by count");
+  if (needs_times(options))
+    sweep.notices.emplace_back(
+        "--dry-run measures nothing: --balance measured is as by count, --fit for equal times");
   return dry_run(std::cout, options.base, sweep) ? 0 : 1;
 }
 
@@ -44,10 +46,11 @@ int run(const Options& options, const std::vector<std::string>& command_line,
       base.machine ? static_cast<int>(base.machine->ranks_per_node.value) : transport.size();
   Sweep sweep = expand(options, world_size, !base.machine);
   std::vector<Rebalanced> changes;
-  if (is_measured(options)) {
-    const MeasuredCosts costs = measure_costs(transport, base.runner, sweep);
-    sweep = expand(options, transport.size(), true, costs);
-    changes = rebalanced_cases(sweep, costs);
+  if (needs_times(options)) {
+    const MeasuredTimes times = measure_times(transport, base.runner, sweep);
+    sweep = expand(options, transport.size(), true, times);
+    changes = rebalanced_cases(sweep, times);
+    for (const auto& [key, parts] : times) sweep.notices.push_back(to_text(parts));
     for (const Rebalanced& change : changes) sweep.notices.push_back(to_text(change));
   }
   LayerBench bench;

@@ -54,10 +54,18 @@ std::string_view name_of(pipeline::Lowering lowering) {
   return "";
 }
 
+bool can_fit(pipeline::ScheduleKind kind) { return pipeline::own_memory_limit(kind, 1) > 0; }
+
 std::vector<ScheduleChoice> schedule_choices(const Options& options) {
   std::vector<ScheduleChoice> choices;
-  for (const pipeline::ScheduleKind kind : options.kinds)
-    choices.push_back({std::string{pipeline::facts_of(kind).name}, kind});
+  for (const pipeline::ScheduleKind kind : options.kinds) {
+    ScheduleChoice choice{std::string{pipeline::facts_of(kind).name}, kind};
+    choice.is_fitted = can_fit(kind) && (options.fit || options.memory_limit > 0);
+    if (choice.is_fitted && options.fit) choice.name += "-fit";
+    if (choice.is_fitted && options.memory_limit > 0)
+      choice.name += message("-max", options.memory_limit);
+    choices.push_back(std::move(choice));
+  }
   if (options.file) choices.push_back({options.file->name, {}});
   return choices;
 }
@@ -73,7 +81,10 @@ int num_chunks(const Options& options, const ScheduleChoice& choice,
 }
 
 pipeline::Schedule make_schedule(const Options& options, const ScheduleChoice& choice,
-                                 const pipeline::Request& request) {
+                                 const pipeline::Request& request,
+                                 const pipeline::Durations& durations) {
+  if (choice.is_fitted)
+    return pipeline::fit(*choice.kind, request, durations, options.memory_limit);
   if (choice.kind) return pipeline::generate(*choice.kind, request);
   const pipeline::Schedule& schedule = options.file->schedule;
   if (request.ranks != schedule.num_ranks())

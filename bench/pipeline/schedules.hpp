@@ -19,15 +19,19 @@ namespace shardmark::bench::pp {
 struct ScheduleChoice {
   std::string name;
   std::optional<pipeline::ScheduleKind> kind;  ///< none: the file's
+  bool is_fitted{false};                       ///< under a memory limit, or for measured times
 };
+/// Whether --fit and --memory-limit are for it.
+[[nodiscard]] bool can_fit(pipeline::ScheduleKind kind);
 [[nodiscard]] std::vector<ScheduleChoice> schedule_choices(const Options& options);
 /// Stages per rank, as asked for: a V shape with other than 2 is refused by make_schedule.
 [[nodiscard]] int num_chunks(const Options& options, const ScheduleChoice& choice,
                              const pipeline::Request& request);
-/// Compute only, or lowered if the file is. Throws InputError when the schedule does not allow the
-/// request.
+/// Compute only, or lowered if the file is; `durations` are for fitted ones. Throws InputError when
+/// the schedule does not allow the request.
 [[nodiscard]] pipeline::Schedule make_schedule(const Options& options, const ScheduleChoice& choice,
-                                               const pipeline::Request& request);
+                                               const pipeline::Request& request,
+                                               const pipeline::Durations& durations = {});
 /// How --p2p wants its messages; those that the file has already stay.
 [[nodiscard]] std::vector<pipeline::Lowering> policies(const Options& options,
                                                        const ScheduleChoice& choice);

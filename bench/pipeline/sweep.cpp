@@ -54,18 +54,18 @@ std::string balance_of(const Options& options, Balance balance) {
 
 std::vector<std::int64_t> blocks_of(const Options& options, const Setup& setup, const Case& made,
                                     const pipeline::Schedule& schedule,
-                                    const MeasuredCosts& costs) {
+                                    const MeasuredTimes& times) {
   const std::int64_t layers = made.layer.shape.layers;
   if (setup.balance == Balance::given)
     return pipeline::check_split(options.split, layers, schedule.num_stages);
-  const auto measured = costs.find(cost_key(made));
-  if (setup.balance == Balance::measured && measured != costs.end())
-    return pipeline::split_by_cost(measured->second, layers, sharing_of(schedule));
+  const auto measured = times.find(cost_key(made));
+  if (setup.balance == Balance::measured && measured != times.end())
+    return pipeline::split_by_cost(measured->second.costs(), layers, sharing_of(schedule));
   return pipeline::split_evenly(layers, schedule.num_stages);
 }
 
 Case make_case(const Options& options, const ShapeChoice& choice, const Setup& setup,
-               int world_size, bool must_fit, const MeasuredCosts& costs) {
+               int world_size, bool must_fit, const MeasuredTimes& times) {
   Case made;
   made.model = choice.model;
   made.vocab_unpadded = unpadded_vocab(options.base, choice);
@@ -90,7 +90,11 @@ Case make_case(const Options& options, const ShapeChoice& choice, const Setup& s
     if (must_fit) check_world(setup, world_size);
     check_divisible(layer);
     pipeline::Schedule schedule = make_schedule(options, setup.schedule, setup.request());
-    run.blocks = blocks_of(options, setup, made, schedule, costs);
+    run.blocks = blocks_of(options, setup, made, schedule, times);
+    const auto measured = times.find(cost_key(made));
+    if (options.fit && setup.schedule.is_fitted && measured != times.end())
+      schedule = make_schedule(options, setup.schedule, setup.request(),
+                               measured->second.durations(run.blocks));
     if (schedule.lowering == pipeline::Lowering::none)
       schedule = pipeline::lower(schedule, setup.p2p);
     run.schedule = std::make_shared<const pipeline::Schedule>(std::move(schedule));
@@ -134,12 +138,12 @@ void note_collapsed(const Options& options, Sweep& sweep) {
 
 }  // namespace
 
-Sweep expand(const Options& options, int world_size, bool must_fit, const MeasuredCosts& costs) {
+Sweep expand(const Options& options, int world_size, bool must_fit, const MeasuredTimes& times) {
   Sweep sweep;
   std::set<std::string> seen;
   for (const ShapeChoice& choice : shape_choices(options.base))
     for (const Setup& setup : setups(options, world_size)) {
-      Case made = make_case(options, choice, setup, world_size, must_fit, costs);
+      Case made = make_case(options, choice, setup, world_size, must_fit, times);
       if (seen.insert(shape_key(made) + ' ' + describe(made)).second)
         sweep.cases.push_back(std::move(made));
     }

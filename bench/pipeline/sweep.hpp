@@ -10,9 +10,10 @@ namespace shardmark::bench::pp {
 /// schedule, p2p and balance, so that schedules of the same work follow each other. Combinations
 /// that differ only in what means nothing there (chunks of 1f1b, messages at pp 1) are one row.
 /// A case that cannot run gets a skip_reason: the schedule or the shape does not allow it, or
-/// `must_fit` and the ranks do not. Balance::measured goes by `costs`; without them, by count.
+/// `must_fit` and the ranks do not. Balance::measured and --fit go by `times`; without
+/// them, by count and by equal times.
 /// Throws InputError when no case can run.
 [[nodiscard]] Sweep expand(const Options& options, int world_size, bool must_fit = true,
-                           const MeasuredCosts& costs = {});
+                           const MeasuredTimes& times = {});
 
 }  // namespace shardmark::bench::pp

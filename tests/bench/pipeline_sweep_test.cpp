@@ -1,6 +1,7 @@
 #include "bench/pipeline/schedules.hpp"
 #include "bench/pipeline/sweep.hpp"
 #include "core/error.hpp"
+#include "layers/pipeline/lower.hpp"
 #include "layers/pipeline/validate.hpp"
 
 #include <gmock/gmock.h>
@@ -15,8 +16,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 Sweep sweep_of(const std::vector<std::string>& arguments, int world_size,
-               const MeasuredCosts& costs = {}) {
-  return expand(parse_options(arguments), world_size, true, costs);
+               const MeasuredTimes& times = {}) {
+  return expand(parse_options(arguments), world_size, true, times);
 }
 
 std::string problem_of(const std::vector<std::string>& arguments, int world_size) {
@@ -148,8 +149,9 @@ TEST(PipelineSweep, MeasuredCostsMoveBlocksAwayFromTheHead) {
                                            "12",         "--balance",          "count,measured"};
   const Sweep before = sweep_of(arguments, 2);
   const std::string key = cost_key(before.cases.front());
-  const MeasuredCosts costs{{key, {.embedding = 0, .block = 100, .head = 400}}};
-  const Sweep sweep = sweep_of(arguments, 2, costs);
+  const PartTimes parts{.block = {25, 50, 25}, .head = {100, 200, 100}};
+  const pipeline::LayerCosts costs = parts.costs();
+  const Sweep sweep = sweep_of(arguments, 2, {{key, parts}});
   EXPECT_THAT(rows_of(sweep),
               ElementsAre("1f1b pp 2 m 8", "1f1b pp 2 m 8 balance measured",
                           "zb-v pp 2 x 2 chunks m 8", "zb-v pp 2 x 2 chunks m 8 balance measured",
@@ -161,7 +163,7 @@ TEST(PipelineSweep, MeasuredCostsMoveBlocksAwayFromTheHead) {
   // Both ranks hold both stages: nothing to gain.
   EXPECT_THAT(sweep.cases[5].layer.pipeline.blocks, ElementsAre(6, 6));
 
-  const Rebalanced change = rebalanced(sweep.cases[1], costs.at(key));
+  const Rebalanced change = rebalanced(sweep.cases[1], costs);
   EXPECT_EQ(change.slowest_by_count_us, 1000);
   EXPECT_EQ(change.slowest_by_cost_us, 800);
   EXPECT_NEAR(change.gain_pct(), 20, 1e-9);
@@ -169,7 +171,37 @@ TEST(PipelineSweep, MeasuredCostsMoveBlocksAwayFromTheHead) {
   EXPECT_EQ(change.imbalance_by_cost, 1);
   EXPECT_THAT(to_text(change), HasSubstr("8+4 blocks instead of 6+6; slowest rank 0.80 instead of "
                                          "1.00 ms (20.0 % less)"));
-  EXPECT_EQ(rebalanced(sweep.cases[5], costs.at(key)).slowest_by_cost_us, 800);
+  EXPECT_EQ(rebalanced(sweep.cases[5], costs).slowest_by_cost_us, 800);
+}
+
+TEST(PipelineSweep, ZeroBubbleSchedulesAreFittedToTimesUnderALimit) {
+  const std::vector<std::string> arguments{"--schedule", "1f1b,zb-h1,zb-v", "--layers", "12",
+                                           "--fit",      "--memory-limit",  "5"};
+  const std::string key = cost_key(sweep_of(arguments, 3).cases.front());
+  const PartTimes parts{
+      .embedding = {1, 0, 2}, .block = {2, 3, 1}, .head = {4, 5, 6}, .message = 0.5};
+  const Sweep sweep = sweep_of(arguments, 3, {{key, parts}});
+  EXPECT_THAT(rows_of(sweep), ElementsAre("1f1b pp 3 m 8", "zb-h1-fit-max5 pp 3 m 8",
+                                          "zb-v-fit-max5 pp 3 x 2 chunks m 8"));
+  const pipeline::Durations durations = parts.durations(std::vector<std::int64_t>{4, 4, 4});
+  EXPECT_EQ(durations.stages[0].forward, 9);
+  EXPECT_EQ(durations.stages[1].backward_input, 12);
+  EXPECT_EQ(durations.stages[2].backward_weight, 10);
+  EXPECT_EQ(durations.communication, 0.5);
+  const pipeline::Schedule& fitted = *sweep.cases[1].layer.pipeline.schedule;
+  EXPECT_EQ(fitted,
+            pipeline::lower(pipeline::fit(pipeline::ScheduleKind::zb_h1, {3, 8}, durations, 5),
+                            Lowering::split));
+  for (const Case& made : sweep.cases) {
+    const pipeline::Schedule& schedule = *made.layer.pipeline.schedule;
+    EXPECT_THAT(pipeline::validate(schedule), IsEmpty());
+    EXPECT_LE(pipeline::replay(schedule).peak_in_flight(), 5);
+  }
+}
+
+TEST(PipelineSweep, AMemoryLimitThatNoOrderMeetsIsRefused) {
+  EXPECT_THAT(problem_of({"--schedule", "zb-v", "--memory-limit", "1"}, 2),
+              HasSubstr("no order runs with memory for 1"));
 }
 
 TEST(PipelineSweep, AModelsVocabularyIsPadded) {
