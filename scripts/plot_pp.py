@@ -281,7 +281,7 @@ def plot_stages(run, out):
         drawn = True
         figure, panels = plt.subplots(1, len(rows), squeeze=False, sharey=True,
                                       figsize=(2.2 + 2.9 * len(rows), 4.6))
-        handles, slowest = {}, []
+        handles, uneven = {}, []
         for axes, (_, row) in zip(panels[0], rows.iterrows()):
             forward, backward = (np.array(values_of(row[f"stage_{part}_us"])) / 1e3
                                  for part in ("forward", "backward"))
@@ -289,7 +289,7 @@ def plot_stages(run, out):
             handles["forward"] = axes.bar(stages, forward, color=BLUE)
             handles["backward"] = axes.bar(stages, backward, bottom=forward, color=ORANGE)
             total = forward + backward
-            slowest.append(total.max())
+            uneven.append((total.max() / total.mean(), row["split"]))
             axes.axhline(total.mean(), color="#444444", linewidth=0.8)
             axes.set_title(f"{row['split']} blocks: slowest {total.max() / total.mean():.2f}x mean",
                            fontsize=8.5)
@@ -297,9 +297,10 @@ def plot_stages(run, out):
             axes.set_xlabel("stage")
             plot.tidy(axes)
         panels[0, 0].set_ylabel("compute of a micro-batch, ms")
-        gain = 100 * (1 - min(slowest) / max(slowest))
+        best, worst = min(uneven), max(uneven)
         plot.save(run, out, figure, f"stages{suffix}",
-                  f"The best split's slowest stage takes {gain:.0f} % less than the worst's",
+                  f"Slowest stage over the mean: {best[0]:.2f} with {best[1]} blocks, "
+                  f"{worst[0]:.2f} with {worst[1]}",
                   f"{describe(rows.iloc[0])}, {label_of(rows.iloc[0])}. Median over iterations; the "
                   "line is the mean over stages.", handles)
     if not drawn:

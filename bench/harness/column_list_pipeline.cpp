@@ -30,9 +30,7 @@ std::string joined(const Items& items, const Value& value) {
   return all;
 }
 
-}  // namespace
-
-std::vector<Column> pipeline_columns() {
+std::vector<Column> bubble_columns() {
   return {
       {"bubble_us", "us",
        "common window (first rank's start to last closing barrier) - compute - own exposed "
@@ -74,6 +72,12 @@ std::vector<Column> pipeline_columns() {
        sampled,
        [](R r) { return of_pipeline(r, [](const auto& times) { return times.replay_error_pct; }); },
        Of::pp},
+  };
+}
+
+/// What the window is made of.
+std::vector<Column> split_columns() {
+  return {
       {"pp_window_us", "us", "the common window", measured, mean<&PipelineSplit::window_us>,
        Of::pp},
       {"pp_forward_us", "us", "compute kernels of F", measured, mean<&PipelineSplit::forward_us>,
@@ -109,6 +113,12 @@ std::vector<Column> pipeline_columns() {
        "bubble - pp_wait - pp_blocked - idle by the executor's own clock - looking for messages "
        "between kernels; above 0.1 % of the window in any iteration the row fails",
        measured, mean<&PipelineSplit::residual_us>, Of::pp},
+  };
+}
+
+/// Stage by stage and rank by rank.
+std::vector<Column> detail_columns() {
+  return {
       {"stage_forward_us", "us", "F of each stage for one micro-batch, joined by '+'", measured,
        [](R r) {
          return of_pipeline(r, [](const auto& times) {
@@ -147,6 +157,15 @@ std::vector<Column> pipeline_columns() {
        },
        Of::pp},
   };
+}
+
+}  // namespace
+
+std::vector<Column> pipeline_columns() {
+  std::vector<Column> all = bubble_columns();
+  for (const auto& part : {split_columns(), detail_columns()})
+    all.insert(all.end(), part.begin(), part.end());
+  return all;
 }
 
 }  // namespace shardmark::bench
