@@ -42,8 +42,8 @@ void add_prediction_options(CommandLine& line, Options& options) {
 std::string calibrated_machine(const Options& options) {
   const std::string& folder = options.calibrate;
   try {
-    return to_json(calibrate(options.machine_name, read_file(folder + "/kernels.csv"),
-                             read_file(folder + "/run.json")));
+    const std::string kernels = read_file(folder + "/kernels.csv");
+    return to_json(calibrate(options.machine_name, kernels, read_file(folder + "/run.json")));
   } catch (const Error& error) {
     throw InputError{message("--calibrate ", folder, ": ", error.what())};
   }
