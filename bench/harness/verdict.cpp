@@ -57,6 +57,9 @@ double exposed_pct(const Result& result) {
 
 std::string advice(const Result& result) {
   const Parallel& parallel = result.config.layer.parallel;
+  if (result.pipeline)
+    return parallel.dp.size > 1 ? "try more --microbatches: gradients are summed once for all"
+                                : "try a larger hidden size, or a schedule with fewer --chunks";
   if (!parallel.overlap) return "try --overlap on";
   if (parallel.context.is_split())
     return "try a longer sequence, another --kind, or fewer cp (--advise says which)";
