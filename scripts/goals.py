@@ -36,6 +36,23 @@ class Table:
         verdict = "met" if met else "**missed**"
         self.lines.append(f"| {goal} | {target} | {value:.3g} {unit} | {verdict} | {source} |")
 
+    def print_page(self, title, run_json, script):
+        """The goals below a head that says where and by what they were measured."""
+        with open(run_json) as file:
+            run = json.load(file)
+        machine = run["machine"]
+        versions = [f"oneDNN {run['onednn']}"] if "onednn" in run else []
+        versions.append(run["mpi"])
+        print(f"# {title}\n")
+        print(f"{machine['cpu']}, {machine['cores']} cores, "
+              f"{machine['memory_bytes'] / 2**30:.0f} GiB; {'; '.join(versions)}; "
+              f"commit {run['commit']}; {run['start_time']}. Written by `scripts/{script}`; ratios are within one run.\n")
+        self.print_lines()
+
+    def print_lines(self):
+        print("| goal | target | measured | | source |\n|---|---|---|---|---|")
+        print("\n".join(self.lines))
+
     def at_least(self, goal, target, value, unit, source):
         self.add(goal, f">= {target:g} {unit}", value, unit, value >= target, source)
 
@@ -104,15 +121,7 @@ def main():
     table = Table()
     for part in (block, micro, memory, checks):
         part(table, out)
-    with open(out / "block/run.json") as file:
-        run = json.load(file)
-    machine = run["machine"]
-    print(f"# Goals on {out.name}\n")
-    print(f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB; "
-          f"oneDNN {run['onednn']}; {run['mpi']}; commit {run['commit']}; {run['start_time']}. "
-          "Written by `scripts/record_results`; ratios are within one run.\n")
-    print("| goal | target | measured | | source |\n|---|---|---|---|---|")
-    print("\n".join(table.lines))
+    table.print_page(f"Goals on {out.name}", out / "block/run.json", "record_results")
 
 
 if __name__ == "__main__":

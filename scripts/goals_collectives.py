@@ -7,7 +7,6 @@ code 0 even if a goal is missed: the table says so. Standard library only.
 
 import collections
 import csv
-import json
 import pathlib
 import statistics
 import sys
@@ -151,15 +150,8 @@ def main():
     copies(table, out)
     shaped(table, out)
     plans(table, out)
-    with open(out / "mpi/run.json") as file:
-        run = json.load(file)
-    machine = run["machine"]
-    print(f"# Goals of collectives on {out.parent.name}\n")
-    print(f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB; "
-          f"{run['mpi']}; commit {run['commit']}; {run['start_time']}. Written by "
-          "`scripts/record_collectives`; ratios are within one run.\n")
-    print("| goal | target | measured | | source |\n|---|---|---|---|---|")
-    print("\n".join(table.lines))
+    table.print_page(f"Goals of collectives on {out.parent.name}", out / "mpi/run.json",
+                     "record_collectives")
 
 
 if __name__ == "__main__":

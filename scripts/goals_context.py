@@ -98,15 +98,8 @@ def main():
     table = Table()
     for goal in (core, speed, error, million, hiding, advice):
         goal(table, out)
-    with open(out / "speed/run.json") as file:
-        run = json.load(file)
-    machine = run["machine"]
-    print(f"# Goals of long sequences on {out.parent.name}\n")
-    print(f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB; "
-          f"{run['mpi']}; commit {run['commit']}; {run['start_time']}. Written by "
-          "`scripts/record_context`; ratios are within one run.\n")
-    print("| goal | target | measured | | source |\n|---|---|---|---|---|")
-    print("\n".join(table.lines))
+    table.print_page(f"Goals of long sequences on {out.parent.name}", out / "speed/run.json",
+                     "record_context")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ Usage: scripts/goals_pipeline.py results/MACHINE/pipeline     prints a Markdown 
 if a goal is missed: the table says so. Standard library only.
 """
 
-import json
 import pathlib
 import sys
 
@@ -57,15 +56,8 @@ def main():
     table = Table()
     for goal in (bubbles, replays, balance, interpreter):
         goal(table, out)
-    with open(out / "bubble/run.json") as file:
-        run = json.load(file)
-    machine = run["machine"]
-    print(f"# Goals of pipelines on {out.parent.name}\n")
-    print(f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB; "
-          f"{run['mpi']}; commit {run['commit']}; {run['start_time']}. Written by "
-          "`scripts/record_pipeline`; ratios are within one run.\n")
-    print("| goal | target | measured | | source |\n|---|---|---|---|---|")
-    print("\n".join(table.lines))
+    table.print_page(f"Goals of pipelines on {out.parent.name}", out / "bubble/run.json",
+                     "record_pipeline")
 
 
 if __name__ == "__main__":

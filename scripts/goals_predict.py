@@ -73,8 +73,8 @@ def main():
     table.at_most("mean error of their predicted times", 10, mean, "%",
                   f"{predicted_in.name}/results.csv time_us_p50")
     worst = max(range(len(keys)), key=lambda i: abs(errors[i]))
-    print("\n| goal | target | measured | | source |\n|---|---|---|---|---|")
-    print("\n".join(table.lines))
+    print()
+    table.print_lines()
     print(f"\nWorst: {describe(keys[worst], shown)}, {100 * errors[worst]:+.1f} %.")
 
 
