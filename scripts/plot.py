@@ -380,25 +380,26 @@ def plot_fit(run, out):
          "link.")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
+def draw_runs(doc, load, plots, num_runs=1):
+    """The command line of a script that draws run folders: `load` makes one run of the given
+    folders, each of `plots` draws (run, out)."""
+    parser = argparse.ArgumentParser(description=doc,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, metavar="RUN_DIR")
+    parser.add_argument("runs", type=Path, nargs=num_runs, metavar="RUN_DIR")
     parser.add_argument("--out", type=Path, metavar="DIR")
     options = parser.parse_args()
-    run = Run(options.run)
-    out = options.out or options.run / "plots"
-    out.mkdir(parents=True, exist_ok=True)
-    plt.rcParams.update({"font.size": 9, "axes.edgecolor": "#888888"})
-    plot_lines(run, out)
-    plot_time_split(run, out)
-    plot_kernels(run, out)
-    plot_fit(run, out)
+    try:
+        run = load(options.runs)
+        out = options.out or options.runs[0] / "plots"
+        out.mkdir(parents=True, exist_ok=True)
+        plt.rcParams.update({"font.size": 9, "axes.edgecolor": "#888888"})
+        for plot in plots:
+            plot(run, out)
+    except (NotARun, OSError, KeyError, ValueError) as problem:
+        kind = "" if isinstance(problem, (NotARun, OSError)) else "damaged run folder? "
+        sys.exit(f"{Path(sys.argv[0]).name}: {kind}{problem}")
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (NotARun, OSError, KeyError, ValueError) as problem:
-        kind = "" if isinstance(problem, (NotARun, OSError)) else "damaged run folder? "
-        sys.exit(f"plot.py: {kind}{problem}")
+    draw_runs(__doc__, lambda runs: Run(runs[0]),
+              [plot_lines, plot_time_split, plot_kernels, plot_fit])

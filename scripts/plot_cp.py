@@ -13,11 +13,8 @@ Only rows with status `ok` are drawn. A plot whose axis has a single value, or t
 left out, with a line that says so.
 """
 
-import argparse
 import gzip
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -305,24 +302,6 @@ def plot_ring_pass(run, out):
               handles)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
-    parser.add_argument("--out", type=Path, metavar="DIR")
-    options = parser.parse_args()
-    run = load(options.runs)
-    out = options.out or options.runs[0] / "plots"
-    out.mkdir(parents=True, exist_ok=True)
-    plt.rcParams.update({"font.size": 9, "axes.edgecolor": "#888888"})
-    plot_time_split(run, out)
-    plot_balance(run, out)
-    plot_ring_pass(run, out)
-    plot_crossover(run, out)
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except NotARun as problem:
-        sys.exit(f"plot_cp.py: {problem}")
+    plot.draw_runs(__doc__, load, [plot_time_split, plot_balance, plot_ring_pass, plot_crossover],
+                   num_runs="+")

@@ -14,12 +14,9 @@ Only rows with status `ok` are drawn. A plot whose axis has a single value, or t
 left out, with a line that says so.
 """
 
-import argparse
 import gzip
 import json
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -307,24 +304,6 @@ def plot_stages(run, out):
         print("stages: left out, no schedule has rows of two splits")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, metavar="RUN_DIR")
-    parser.add_argument("--out", type=Path, metavar="DIR")
-    options = parser.parse_args()
-    run = PipelineRun(options.run)
-    out = options.out or options.run / "plots"
-    out.mkdir(parents=True, exist_ok=True)
-    plt.rcParams.update({"font.size": 9, "axes.edgecolor": "#888888"})
-    plot_gantt(run, out)
-    plot_bubble(run, out)
-    plot_pipeline_split(run, out)
-    plot_stages(run, out)
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except NotARun as problem:
-        sys.exit(f"plot_pp.py: {problem}")
+    plot.draw_runs(__doc__, lambda runs: PipelineRun(runs[0]),
+                   [plot_gantt, plot_bubble, plot_pipeline_split, plot_stages])
