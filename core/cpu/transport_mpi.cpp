@@ -4,7 +4,9 @@
 #include "core/record/channel.hpp"
 
 #include <malloc.h>
+#include <poll.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <string_view>
 #include <thread>
 
 namespace shardmark {
@@ -44,7 +47,7 @@ int world_size() {
 
 /// MPI_Finalize of MPICH (4.0.2 with UCX) over TCP on three ranks or more: a rank needs its peers
 /// to close its connections, and then waits for all ranks without serving them, so that any rank
-/// that comes later, by a time slice, hangs. Hydra takes an exit without it as success.
+/// that comes later, by a time slice, hangs.
 bool finalize_would_hang() {
 #ifdef MPICH_VERSION
   const char* const on_this_host = std::getenv("MPI_LOCALNRANKS");  // Hydra's
@@ -52,6 +55,20 @@ bool finalize_would_hang() {
 #else
   return false;
 #endif
+}
+
+/// Tells Hydra that this rank ends as it should, as the end of MPI_Finalize does (PMI's simple wire
+/// protocol). Without it, the first rank of a host to end makes Hydra kill the others, and their
+/// exit code depends on who is faster.
+void finalize_launcher() {
+  const char* const connection = std::getenv("PMI_FD");
+  if (connection == nullptr) return;
+  const int file = std::atoi(connection);
+  constexpr std::string_view goodbye = "cmd=finalize\n";
+  if (::send(file, goodbye.data(), goodbye.size(), MSG_NOSIGNAL) < 0) return;
+  constexpr int patience_ms = 1000;
+  pollfd answer{.fd = file, .events = POLLIN, .revents = 0};
+  ::poll(&answer, 1, patience_ms);
 }
 
 }  // namespace
@@ -101,6 +118,7 @@ MpiSession::~MpiSession() {
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE));
     sched_yield();
   }
+  finalize_launcher();
 }
 
 // ------------------------------------------------------------------------------- MpiTransport

@@ -22,7 +22,8 @@ if(TARGET shardmark-cp)
 endif()
 if(TARGET shardmark-collectives)
   foreach(name IN ITEMS collectives_over_two_hosts hierarchical_crosses_the_link_once
-      killed_rank_is_named_with_its_host programs_end_over_four_hosts)
+      killed_rank_is_named_with_its_host programs_end_over_four_hosts
+      many_ranks_of_a_host_end_well)
     shardmark_add_hosts_test(${name} shardmark-collectives)
   endforeach()
 endif()

@@ -120,6 +120,12 @@ programs_end_over_four_hosts() {
     expect 0 --hosts 4 timeout -k 1 15 "$PROGRAM" all_reduce -b 8 -e 8 -n 3 -w 1 --no-waits
   done
 }
+# Hydra kills the other ranks of a host when one ends without a word, and their exit code is lost.
+many_ranks_of_a_host_end_well() {
+  for _ in 1 2 3 4 5; do
+    expect 0 --ranks-per-host 6 "$PROGRAM" all_reduce -b 8 -e 8 -n 3 -w 1 --no-waits -c 0
+  done
+}
 
 "$1"
 echo passed
