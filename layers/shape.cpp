@@ -152,6 +152,14 @@ std::string_view name_of(Positions positions) {
   static constexpr std::array<std::string_view, 3> names{"none", "rotary", "learned"};
   return names[static_cast<std::size_t>(positions)];
 }
+std::string_view name_of(Recompute recompute) {
+  static constexpr std::array<std::string_view, 3> names{"none", "selective", "full"};
+  return names[static_cast<std::size_t>(recompute)];
+}
+std::string_view name_of(InferenceStep step) {
+  static constexpr std::array<std::string_view, 2> names{"prefill", "decode"};
+  return names[static_cast<std::size_t>(step)];
+}
 std::string_view name_of(BlockKind kind) {
   static constexpr std::array<std::string_view, 7> names{
       "linear-column", "linear-row", "mlp", "attention", "block", "model", "attention-core"};

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,24 @@ struct PipelineConfig {
   std::vector<std::int64_t> blocks;  ///< transformer blocks of each stage, all of them shape.layers
 };
 
+/// What a backward pass runs again instead of keeping it: nothing, the attention core (its output
+/// and log-sum-exps are not kept), or whole blocks (only their inputs are kept).
+enum class Recompute : std::uint8_t { none, selective, full };
+[[nodiscard]] std::string_view name_of(Recompute recompute);
+
+/// What an inference step does for a request of `ModelShape::batch` sequences: prefill runs the
+/// `seq` tokens of its prompt; decode runs one more token of each sequence, which sees `seq` cached
+/// ones and itself.
+enum class InferenceStep : std::uint8_t { prefill, decode };
+[[nodiscard]] std::string_view name_of(InferenceStep step);
+
+/// Forward passes of requests through the stages of a pipeline (inference_program.hpp).
+struct InferenceConfig {
+  InferenceStep step{InferenceStep::prefill};
+  int requests{1};  ///< in flight at once
+  int tokens{1};    ///< decode steps of each request in an iteration
+};
+
 /// How a block is run on one rank.
 struct LayerConfig {
   BlockKind block{BlockKind::block};
@@ -80,6 +99,10 @@ struct LayerConfig {
   /// Weight gradients are added to what their buffers hold: several micro-batches make one. Whoever
   /// runs them clears the buffers before.
   bool accumulate_gradients{false};
+  Recompute recompute{Recompute::none};  ///< of pipelines
+  /// The head's matrix is the embedding's table: equal values, and one gradient, their sum.
+  bool tied_embeddings{false};
+  std::optional<InferenceConfig> inference{};  ///< none: training
 
   [[nodiscard]] bool is_pipeline() const { return pipeline.schedule != nullptr; }
   /// Micro-batches of an iteration, of all copies of the model.

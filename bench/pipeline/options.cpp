@@ -37,7 +37,8 @@ constexpr const char* examples =
 constexpr std::int64_t default_layers = 8, default_hidden = 512, default_seq = 256,
                        default_vocab = 1024;
 
-void add_model_options(CommandLine& line, bench::Options& options) {
+void add_model_options(CommandLine& line, Options& all) {
+  bench::Options& options = all.base;
   line.group("Shapes");
   line.add("--model",
            {"NAME,...",
@@ -65,6 +66,10 @@ void add_model_options(CommandLine& line, bench::Options& options) {
             "model's own is padded to a multiple of 128 x tp",
             "1k", "32k"},
            set_sizes(options.vocab));
+  line.add("--tie-embeddings",
+           {"on|off", "the head's matrix is the embedding's table; their gradients are summed",
+            "off", "on"},
+           set_choice<bool>(all.tie_embeddings, {{"on", true}, {"off", false}}));
   line.add("--seq", {"N,...", "sequence length (tokens)", "256", "512,1k"}, set_sizes(options.seq));
   line.add("--batch", {"N,...", "sequences of a micro-batch", "1", "1,4"},
            set_sizes(options.batch));
@@ -121,6 +126,14 @@ void add_schedule_options(CommandLine& line, Options& options) {
            {"N", "the same schedules: activations (of a stage and micro-batch) a rank may hold",
             "each schedule's own", "4"},
            set_count(options.memory_limit, 1));
+  line.add("--recompute",
+           {"NAME,...",
+            "what backward runs again instead of keeping it: none, selective (the attention core), "
+            "full (whole blocks); for schedules whose backward is one piece",
+            "none", "none,full"},
+           set_choices<Recompute>(options.recompute, {{"none", Recompute::none},
+                                                      {"selective", Recompute::selective},
+                                                      {"full", Recompute::full}}));
   line.add("--p2p",
            {"NAME,...",
             "messages of neighbours: split (each direction and end has its lane) or merged (one "
@@ -136,6 +149,25 @@ void add_schedule_options(CommandLine& line, Options& options) {
        "no printing", "grid"},
       set_choice<PrintAs>(options.print,
                           {{"grid", PrintAs::grid}, {"csv", PrintAs::csv}, {"svg", PrintAs::svg}}));
+}
+
+void add_inference_options(CommandLine& line, Options& options) {
+  line.group("Inference");
+  line.add("--mode",
+           {"train|infer",
+            "infer: forward passes of --microbatches requests at once, of --batch sequences each; "
+            "1 is a single request",
+            "train", "infer"},
+           set_choice<Mode>(options.mode, {{"train", Mode::train}, {"infer", Mode::infer}}));
+  line.add("--step",
+           {"NAME,...",
+            "prefill: the prompt, --seq tokens, up to the first new token; decode: one token after "
+            "another behind as many cached ones",
+            "prefill,decode", "decode"},
+           set_choices<InferenceStep>(options.steps, {{"prefill", InferenceStep::prefill},
+                                                      {"decode", InferenceStep::decode}}));
+  line.add("--tokens", {"N", "tokens that each request decodes in an iteration", "32", "128"},
+           set_count(options.tokens, 1));
 }
 
 void add_parallel_options(CommandLine& line, Options& options) {
@@ -207,6 +239,8 @@ void set_defaults(Options& options) {
   if (options.chunks.empty()) options.chunks = {0};
   if (options.balance.empty())
     options.balance = {options.split.empty() ? Balance::count : Balance::given};
+  if (options.recompute.empty()) options.recompute = {Recompute::none};
+  if (options.steps.empty()) options.steps = {InferenceStep::prefill, InferenceStep::decode};
   if (base.tp.empty()) base.tp = {1};
   std::ranges::sort(base.tp);
   if (!base.models.empty()) return;
@@ -227,7 +261,8 @@ Options parse_options(const std::vector<std::string>& arguments) {
   options.base.blocks = {BlockKind::model};
   CommandLine line{{std::string{name_of(Tool::pp)}, description, examples}};
   add_schedule_options(line, options);
-  add_model_options(line, options.base);
+  add_inference_options(line, options);
+  add_model_options(line, options);
   add_parallel_options(line, options);
   add_measurement_options(line, options.base);
   add_prediction_options(line, options.base);

@@ -13,6 +13,7 @@ namespace shardmark::bench::pp {
 
 /// How blocks become stages: as many for each, by measured cost, or as --split says.
 enum class Balance : std::uint8_t { count, measured, given };
+enum class Mode : std::uint8_t { train, infer };
 enum class PrintAs : std::uint8_t { grid, csv, svg };
 
 /// A schedule that --schedule-file brought: valid, compute only or lowered.
@@ -34,6 +35,12 @@ struct Options {
   std::vector<pipeline::Lowering> p2p;  ///< empty: split, or what the file says
   std::vector<std::int64_t> split;      ///< of Balance::given
   std::vector<Balance> balance;
+  std::vector<Recompute> recompute;
+  bool tie_embeddings{false};
+
+  Mode mode{Mode::train};
+  std::vector<InferenceStep> steps;  ///< of Mode::infer
+  int tokens{32};                    ///< of Mode::infer: decode steps of a request in an iteration
   bool fit{false};      ///< zero-bubble schedules: for measured times instead of equal ones
   int memory_limit{0};  ///< of them: activations of a rank; 0: each schedule's own
 
