@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -93,21 +94,32 @@ double Meter::take_sample(const Runnable& runnable, int count, Who who) {
   return std::ranges::max(times_us);
 }
 
-/// Untimed samples; the last one says how many calls make a sample long enough.
-void Meter::warm_up(Entry& entry) {
+/// Untimed samples. Returns about how long a call takes, in microseconds.
+double Meter::warm_up(Entry& entry) {
   const int count = std::max(1, options_.warmup);
-  double latest_us = 0;
-  for (int i = 0; i < count; ++i) latest_us = take_sample(entry.runnable, 1, Who::all);
-  // A single call pays for the barrier before it; a few in a row do not.
-  if (latest_us < shortest_sample_us) latest_us = take_sample(entry.runnable, 10, Who::all);
-  const double wanted = std::ceil(shortest_sample_us / std::max(latest_us, 0.05));
-  const std::size_t num_ops = std::max<std::size_t>(1, entry.runnable.ops().size());
+  double call_us = 0;
+  for (int i = 0; i < count; ++i) call_us = take_sample(entry.runnable, 1, Who::all);
+  entry.row.warmup = count;
+  // A single call pays for the barrier before it; a few in a row do not. One that was interrupted
+  // says nothing.
+  constexpr int tries = 3;
+  for (int i = 0; i < tries && call_us < shortest_sample_us; ++i) {
+    const double again_us = take_sample(entry.runnable, 10, Who::all);
+    call_us = i == 0 ? again_us : std::min(call_us, again_us);
+  }
+  return call_us;
+}
+
+/// Calls of a sample that lasts long enough where one takes `call_us`, and that the executor can
+/// queue.
+int Meter::calls_per_sample(double call_us, const std::vector<Entry>& entries) {
+  std::size_t num_ops = 1;
+  for (const Entry& entry : entries) num_ops = std::max(num_ops, entry.runnable.ops().size());
+  const double wanted = std::ceil(shortest_sample_us / std::max(call_us, 0.05));
   const double most = std::max(1.0, static_cast<double>(most_ops_queued / num_ops));
   const double calls = std::clamp(wanted, static_cast<double>(options_.aggregate), 1000.0);
   // Ranks may differ in their own number of ops.
-  entry.row.inner_calls =
-      static_cast<int>(-transport_.maximum(-std::max(1.0, std::min(calls, most))));
-  entry.row.warmup = count;
+  return static_cast<int>(-transport_.maximum(-std::max(1.0, std::min(calls, most))));
 }
 
 /// Rounds over the entries until every median is known well enough or time is up.
@@ -205,15 +217,19 @@ std::vector<Row> Meter::measure(const Series& series, const Series::Size& size,
   std::vector<Entry> entries;
   entries.reserve(tasks.size());
   for (const Task& task : tasks) entries.push_back(make_entry(series, size, task));
+  double fastest_us = std::numeric_limits<double>::infinity();
   for (Entry& entry : entries) {
     if (options_.checks > 0 && entry.row.point.collective != Collective::barrier)
       prepare_exact(entry.row.point, entry.call);
-    warm_up(entry);
+    fastest_us = std::min(fastest_us, warm_up(entry));
   }
+  // The same number for all: a sample's beginning and end weigh alike then.
+  const int calls = calls_per_sample(fastest_us, entries);
+  for (Entry& entry : entries) entry.row.inner_calls = calls;
   Entry copy;
   if (size.size_bytes > 0 && series.point.collective != Collective::barrier) {
     copy.runnable = workspace_.make_copy(size.size_bytes);
-    warm_up(copy);
+    copy.row.inner_calls = calls_per_sample(warm_up(copy), {});
   }
   sample(entries, copy);
   std::vector<Row> rows;

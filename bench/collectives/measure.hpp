@@ -40,7 +40,8 @@ class Meter {
   [[nodiscard]] Entry make_entry(const Series& series, const Series::Size& size, const Task& task);
   void fill_inputs(const Entry& entry);
   [[nodiscard]] double take_sample(const Runnable& runnable, int count, Who who);
-  void warm_up(Entry& entry);
+  [[nodiscard]] double warm_up(Entry& entry);
+  [[nodiscard]] int calls_per_sample(double call_us, const std::vector<Entry>& entries);
   /// `copy` is sampled in turn with them, unless it has no ops.
   void sample(std::vector<Entry>& entries, Entry& copy);
   void count_bytes(Entry& entry);

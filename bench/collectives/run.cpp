@@ -17,6 +17,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <ranges>
 
 namespace shardmark::bench::collectives {
 namespace {
@@ -228,7 +229,8 @@ class Sweep {
 };
 
 /// A first pass over everything but auto, for auto's table. Its rows are not reported. On every
-/// rank the text of the table, which rank 0 also writes to --tune.
+/// rank the text of the table, which rank 0 also writes to --tune. Large sizes come first: they
+/// open TCP's windows, which later passes find open.
 std::string tune(const Options& options, const World& world, Workspace& workspace,
                  const Clocks& clocks, Transport& transport,
                  const std::function<bool()>& interrupted) {
@@ -240,7 +242,7 @@ std::string tune(const Options& options, const World& world, Workspace& workspac
   std::vector<Row> rows;
   for (const Series& series : expand(first, world)) {
     if (!series.skip_reason.empty()) continue;
-    for (const Series::Size& size : series.sizes) {
+    for (const Series::Size& size : series.sizes | std::views::reverse) {
       std::vector<Meter::Task> tasks;
       for (const Variant& variant : variants_of(series, first.in_place))
         tasks.push_back({variant, choose(*variant.way, series.point, size.size_bytes).plan, {}});

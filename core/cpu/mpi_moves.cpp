@@ -103,14 +103,17 @@ void MpiTransport::begin(const AllReduce& o, Flight& flight) const {
   flight.divisor = o.reduction == Reduction::avg ? o.group.size : 1;
   flight.type = type_of(o.x.dtype);
   flight.op = op_of(o.x.dtype, o.reduction);
+  constexpr std::int64_t large_bytes = 8 << 20, piece_bytes = 2 << 20;
+  flight.piece_numel = o.x.bytes() < large_bytes ? o.x.numel() : piece_bytes / size_of(o.x.dtype);
   start_piece(flight, flight.oldest);
   start_piece(flight, 1 - flight.oldest);
 }
 
+/// Large sums in two pieces at a time: one is sent while the other is added up. Below that the
+/// second call costs more than it hides.
 void MpiTransport::start_piece(Flight& flight, std::size_t slot) {
   if (flight.num_left == 0) return;
-  constexpr std::int64_t piece_bytes = 2 << 20;
-  const std::int64_t count = std::min(flight.num_left, piece_bytes / size_of(flight.dtype));
+  const std::int64_t count = std::min(flight.num_left, flight.piece_numel);
   const void* source = flight.next_source;
   if (flight.next_source == flight.next_target) source = MPI_IN_PLACE;
   SHARDMARK_MPI(MPI_Iallreduce(source, flight.next_target, static_cast<int>(count), flight.type,

@@ -97,7 +97,7 @@ class MpiTransport final : public Transport {
     std::size_t oldest{0};
     const std::byte* next_source{nullptr};  ///< equal to next_target in place
     std::byte* next_target{nullptr};
-    std::int64_t num_left{0};
+    std::int64_t num_left{0}, piece_numel{0};
     DType dtype{DType::f32};
     int divisor{1};
     MPI_Datatype type{MPI_DATATYPE_NULL};
