@@ -13,7 +13,10 @@ set(SHARDMARK_SANITIZE "" CACHE STRING "Sanitizers for -fsanitize=, for example 
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
+# Paths inside the source folder count relative to it, so that a fresh clone in another folder finds
+# what was compiled before.
 find_program(SHARDMARK_CCACHE ccache)
 if(SHARDMARK_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${SHARDMARK_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+      CCACHE_NOHASHDIR=true ${SHARDMARK_CCACHE})
 endif()
