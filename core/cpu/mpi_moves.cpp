@@ -259,6 +259,9 @@ void MpiTransport::begin(const Barrier&, Flight& flight) const {
 }
 
 bool MpiTransport::test(Lane lane) {
+  // MPI moves large collectives on by a piece per look, and the way back through the executor takes
+  // as long as a look.
+  constexpr int looks = 4;
   Flight& flight = flights_[index_of(lane)];
   for (;;) {
     MPI_Request& request = flight.requests[flight.oldest];
@@ -270,7 +273,8 @@ bool MpiTransport::test(Lane lane) {
       if (code == MPI_SUCCESS && done == 0) return false;
       finish_receive(flight, code, status);
     } else {
-      SHARDMARK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+      for (int look = 0; look < looks && done == 0; ++look)
+        SHARDMARK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
       if (done == 0) return false;
     }
     finish_piece(flight, flight.pieces[flight.oldest]);
