@@ -100,8 +100,10 @@ std::vector<Column> time_columns() {
       {"cv_pct", "%", "standard deviation of the samples over their mean", measured,
        [](L l) { return text(l.row.time.cv_pct); }},
       {"time_us_p50_ci_pct", "%",
-       "half the width of the 95 % confidence interval of time_us_p50, from order statistics "
-       "n/2 +- 0.98 sqrt(n): the noise of the row",
+       "half the width of the 95 % confidence interval of time_us_p50: the larger of that from "
+       "order "
+       "statistics n/2 +- 0.98 sqrt(n) and that from the medians of ten batches of consecutive "
+       "samples, which also sees drift: the noise of the row",
        measured, [](L l) { return text(l.row.time.p50_ci_pct); }},
       {"samples", "", "", measured, [](L l) { return text(l.row.time.samples); }},
       {"inner_calls", "", "back-to-back calls of one sample", measured,

@@ -230,7 +230,8 @@ class Sweep {
 
 /// A first pass over everything but auto, for auto's table. Its rows are not reported. On every
 /// rank the text of the table, which rank 0 also writes to --tune. Large sizes come first: they
-/// open TCP's windows, which later passes find open.
+/// open TCP's windows, which later passes find open. Two rounds, some time apart, because what is
+/// fastest now may not be for long.
 std::string tune(const Options& options, const World& world, Workspace& workspace,
                  const Clocks& clocks, Transport& transport,
                  const std::function<bool()>& interrupted) {
@@ -238,17 +239,21 @@ std::string tune(const Options& options, const World& world, Workspace& workspac
   std::erase(first.algorithms, "auto");
   first.waits = false;
   first.matmul.clear();
+  constexpr int rounds = 2;
+  first.max_time_s /= rounds;
   Meter meter{first, world, workspace, clocks, transport, interrupted};
   std::vector<Row> rows;
-  for (const Series& series : expand(first, world)) {
-    if (!series.skip_reason.empty()) continue;
-    for (const Series::Size& size : series.sizes | std::views::reverse) {
-      std::vector<Meter::Task> tasks;
-      for (const Variant& variant : variants_of(series, first.in_place))
-        tasks.push_back({variant, choose(*variant.way, series.point, size.size_bytes).plan, {}});
-      std::ranges::move(meter.measure(series, size, tasks), std::back_inserter(rows));
-    }
-  }
+  const auto measure = [&](const Series& series, const Series::Size& size) {
+    std::vector<Meter::Task> tasks;
+    for (const Variant& variant : variants_of(series, first.in_place))
+      tasks.push_back({variant, choose(*variant.way, series.point, size.size_bytes).plan, {}});
+    std::ranges::move(meter.measure(series, size, tasks), std::back_inserter(rows));
+  };
+  const std::vector<Series> all = expand(first, world);
+  for (int round = 0; round < rounds; ++round)
+    for (const Series& series : all)
+      if (series.skip_reason.empty())
+        for (const Series::Size& size : series.sizes | std::views::reverse) measure(series, size);
   std::string text;
   on_rank_0(transport, [&] { text = to_text(write_choices(options.tune_file, rows, std::cout)); });
   return transport.broadcast(text);

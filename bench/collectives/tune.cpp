@@ -15,11 +15,12 @@
 namespace shardmark::bench::collectives {
 namespace {
 
-constexpr double worth_changing = 0.97;
+constexpr double worth_changing = 0.99;
 
 /// A way of calling that has a fastest algorithm of its own.
 using Setting = std::tuple<DType, Reduction, int, bool>;
-using Times = std::map<std::string, double>;  ///< by algorithm
+/// By algorithm; of several rows their sum, since only ratios matter.
+using Times = std::map<std::string, double>;
 
 /// Worst ratio to the fastest over the settings, of each algorithm that all of them have.
 std::map<std::string, double> worst_ratios(const std::map<Setting, Times>& settings) {
@@ -80,8 +81,8 @@ ChoiceTable make_choices(std::span<const Row> rows) {
     // A plan from a file cannot be named in a table.
     if (point.algorithm.find_first_of("./") != std::string::npos) continue;
     algorithms[point.algorithm] = true;
-    all[{point.collective, point.group_size}][point.size_bytes]
-       [{point.dtype, point.reduction, point.root, point.in_place}][point.algorithm] = row.time.p50;
+    all[{point.collective, point.group_size}][point.size_bytes][{
+        point.dtype, point.reduction, point.root, point.in_place}][point.algorithm] += row.time.p50;
   }
   if (algorithms.size() < 2)
     throw InputError{

@@ -29,7 +29,7 @@ struct Case {
 /// Samples are the slowest rank's time of one iteration, in microseconds.
 struct TimeSummary {
   double p50{0}, p10{0}, p95{0}, p99{0}, min{0}, max{0}, mean{0}, cv_pct{0};
-  double p50_ci_pct{0};  ///< half the width of the 95 % confidence interval of p50, % of it
+  double p50_ci_pct{0};  ///< median_noise in %: half the width of the 95 % interval of p50
   int samples{0};
 };
 

@@ -46,7 +46,7 @@ TimeSummary summarize(std::span<const double> samples_us) {
           .max = values.back(),
           .mean = mean,
           .cv_pct = mean > 0 ? 100 * deviation / mean : 0,
-          .p50_ci_pct = 100 * median_half_width(values),
+          .p50_ci_pct = 100 * median_noise(samples_us),
           .samples = static_cast<int>(values.size())};
 }
 
@@ -59,6 +59,22 @@ double median_half_width(std::span<const double> values) {
   const auto high = static_cast<std::size_t>(std::min(n - 1, std::ceil(n / 2 + reach)));
   const double middle = percentile_sorted(ordered, 50);
   return middle > 0 ? (ordered[high] - ordered[low]) / 2 / middle : 1;
+}
+
+double median_noise(std::span<const double> samples) {
+  constexpr std::size_t num_batches = 10;
+  constexpr double t_95 = 2.262;  // Student's, 9 degrees of freedom
+  const double as_if_independent = median_half_width(samples);
+  const std::size_t length = samples.size() / num_batches;
+  if (length < 5) return as_if_independent;
+  std::vector<double> medians;
+  for (std::size_t batch = 0; batch < num_batches; ++batch)
+    medians.push_back(median(samples.subspan(batch * length, length)));
+  const double mean = std::accumulate(medians.begin(), medians.end(), 0.0) / num_batches;
+  double squares = 0;
+  for (const double value : medians) squares += (value - mean) * (value - mean);
+  const double of_mean = std::sqrt(squares / (num_batches - 1) / num_batches);
+  return mean > 0 ? std::max(as_if_independent, t_95 * of_mean / mean) : 1;
 }
 
 bool should_stop(const StopRule& rule, std::span<const double> samples, double elapsed_s) {

@@ -16,6 +16,11 @@ namespace shardmark::bench {
 /// statistics n/2 +- 0.98 sqrt(n) (binomial, normal approximation). 1 for fewer than 5 samples.
 [[nodiscard]] double median_half_width(std::span<const double> values);
 
+/// The same for samples in the order in which they were taken, which may drift: the larger of that
+/// and the half width from the medians of ten batches of consecutive samples (batch means; 50
+/// samples or more).
+[[nodiscard]] double median_noise(std::span<const double> samples);
+
 /// When to stop sampling: a pure function of what all ranks know, so all ranks agree.
 struct StopRule {
   int min_samples{10};

@@ -11,6 +11,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include <array>
+
 namespace shardmark::micro {
 namespace {
 
@@ -64,7 +66,26 @@ void submit_recording(benchmark::State& state) {
   count_ops(state);
 }
 
+/// What counting adds to a call: the bytes of its op, added up.
+void count_bytes(benchmark::State& state) {
+  constexpr std::int64_t numel = (1 << 20) / 4;
+  const Tensor x{1, DType::f32, Shape{numel}, 0, numel, nullptr};
+  const Tensor block{2, DType::f32, Shape{numel / 2}, 0, numel / 2, nullptr};
+  const Group pair{Axis::tp, 0, 1, 2, 0};
+  const std::array<Op, 4> ops{
+      AllReduce{.x = x, .group = pair}, AllGather{.x = block, .y = x, .group = pair},
+      ReduceScatter{.x = x, .y = block, .group = pair}, AllToAll{.x = x, .y = x, .group = pair}};
+  double bytes = 0;
+  for (auto _ : state) {
+    for (const Op& op : ops) bytes += bytes_sent_of(op);
+    benchmark::DoNotOptimize(bytes);
+  }
+  state.counters["per_call"] = benchmark::Counter{
+      ops.size(), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert};
+}
+
 BENCHMARK(submit);
+BENCHMARK(count_bytes);
 BENCHMARK(submit_recording);
 
 }  // namespace

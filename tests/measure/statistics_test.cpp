@@ -29,6 +29,20 @@ TEST(HalfWidth, ShrinksWithMoreSamplesAndIsWideForFew) {
   EXPECT_LT(median_half_width(many), 0.01);
 }
 
+TEST(MedianNoise, SeesADriftThatOrderStatisticsTakeForCertainty) {
+  // A machine that is 10 % slower for the last 40 % of the samples.
+  std::vector<double> drifting(120, 1.0);
+  drifting.resize(200, 1.1);
+  EXPECT_EQ(median_half_width(drifting), 0);
+  // Batch medians: 6 of 1.0 and 4 of 1.1, deviation 0.0516, times 2.262 / sqrt(10), over 1.04.
+  EXPECT_NEAR(median_noise(drifting), 0.0355, 1e-4);
+  EXPECT_EQ(summarize(drifting).p50_ci_pct, 100 * median_noise(drifting));
+  const std::vector<double> steady(200, 1.0);
+  EXPECT_EQ(median_noise(steady), 0);
+  EXPECT_EQ(median_noise(std::vector<double>(49, 1.0)),
+            median_half_width(std::vector<double>(49, 1.0)));
+}
+
 TEST(StopRule, NeedsSamplesAndThenPrecisionOrTime) {
   const StopRule rule{.min_samples = 6, .max_time_s = 2};
   const std::vector<double> steady(6, 1.0);
