@@ -139,7 +139,7 @@ void add_native(Machine& machine) {
           })
           ->ArgName("bytes")
           ->Arg(std::max(bytes, least))
-          ->Iterations(is_large ? 15 : 99)
+          ->Iterations(is_large ? (bytes > (std::int64_t{16} << 20) ? 15 : 45) : 99)
           ->UseManualTime()
           ->Unit(benchmark::kMicrosecond);
     }
