@@ -1,5 +1,7 @@
 #include "layers/attention.hpp"
 
+#include "core/error.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -83,13 +85,21 @@ AttentionLayer::AttentionLayer(Rank& rank, const LayerConfig& config, TokenScrat
       core_{make_attention_core(attention_)},
       projection_{rank, projection_config(config), scratch} {}
 
-AttentionLayer::State AttentionLayer::make_state(Rank& rank) const {
+std::shared_ptr<AttentionLayer::CoreResult> AttentionLayer::make_core_result(Rank& rank) const {
+  auto result = std::make_shared<CoreResult>();
+  result->o = rank.allocate({tokens_, attention_.heads * attention_.head_dim}, attention_.dtype,
+                            Category::activation);
+  result->state = core_->make_state(rank);
+  return result;
+}
+
+AttentionLayer::State AttentionLayer::make_state(Rank& rank,
+                                                 std::shared_ptr<CoreResult> shared) const {
   State state;
   state.qkv = qkv_.make_state(rank);
   state.projection = projection_.make_state(rank);
-  state.o = rank.allocate({tokens_, attention_.heads * attention_.head_dim}, attention_.dtype,
-                          Category::activation);
-  state.core = core_->make_state(rank);
+  state.recomputes_core = shared != nullptr;
+  state.core = shared ? std::move(shared) : make_core_result(rank);
   state.dqkv = rank.allocate({tokens_, qkv_.columns()}, attention_.dtype, Category::gradient);
   return state;
 }
@@ -110,23 +120,38 @@ void AttentionLayer::rotate(Rank& rank, const Tensor& fused, bool inverse) const
               context.is_split() ? context.local_places(shape_.seq) : Places{}, attention_.starts});
 }
 
+void AttentionLayer::run_core(Rank& rank, const State& state) const {
+  core_->forward(rank, *state.core->state, heads(state.qkv_y), state.core->o.tensor());
+}
+
 Tensor AttentionLayer::forward(Rank& rank, State& state, const Tensor& x) const {
   const auto scope = rank.scope("attention");
   state.qkv_y = qkv_.forward(rank, state.qkv, x);
   rotate(rank, state.qkv_y, false);
-  core_->forward(rank, *state.core, heads(state.qkv_y), state.o.tensor());
-  return projection_.forward(rank, state.projection, state.o.tensor());
+  run_core(rank, state);
+  return projection_.forward(rank, state.projection, state.core->o.tensor());
 }
 
 Tensor AttentionLayer::backward(Rank& rank, State& state, const Tensor& dy, Part part) const {
   const auto scope = rank.scope("attention");
+  if (state.recomputes_core) {
+    SHARDMARK_CHECK(part == Part::both, "a recomputed core would be gone before Part::weight");
+    const auto again = rank.scope("recompute");
+    run_core(rank, state);
+  }
   const Tensor d_o = projection_.backward(rank, state.projection, dy, part);
   const Tensor dqkv = state.dqkv.tensor();
   if (has_input(part)) {
-    core_->backward(rank, *state.core, heads(state.qkv_y), state.o.tensor(), d_o, heads(dqkv));
+    core_->backward(rank, *state.core->state, heads(state.qkv_y), state.core->o.tensor(), d_o,
+                    heads(dqkv));
     rotate(rank, dqkv, true);
   }
   return qkv_.backward(rank, state.qkv, dqkv, part);
+}
+
+void AttentionLayer::sum_gradients(Rank& rank) const {
+  const auto scope = rank.scope("attention");
+  qkv_.sum_gradients(rank);
 }
 
 void AttentionLayer::list_weights(NamedTensors& into) const {
@@ -142,7 +167,7 @@ void AttentionLayer::list_state(const State& state, NamedTensors& into) const {
     into[into.size() - 2].formula += ", query and key rotated";
   const std::int64_t width = attention_.heads * attention_.head_dim;
   ShardPart part{"o", {tokens_, shape_.query_width()}, 0, position_ * width, width, {}};
-  into.push_back(column_tensor("o", state.o.tensor(), Role::activation, {part},
+  into.push_back(column_tensor("o", state.core->o.tensor(), Role::activation, {part},
                                "softmax(query key^T / sqrt(head_dim)) value per head"));
   projection_.list_state(state.projection, into);
 }

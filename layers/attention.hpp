@@ -4,6 +4,8 @@
 #include "layers/linear.hpp"
 #include "layers/shape.hpp"
 
+#include <memory>
+
 namespace shardmark {
 
 /// What the attention core of this rank works on.
@@ -21,23 +23,35 @@ namespace shardmark {
 /// exchanges what its kind needs.
 class AttentionLayer {
  public:
+  /// What the core makes in forward and needs in backward.
+  struct CoreResult {
+    Buffer o;
+    std::unique_ptr<AttentionCore::State> state;
+  };
   struct State {
     ColumnParallelLinear::State qkv;
     RowParallelLinear::State projection;
     Tensor qkv_y;
-    Buffer o, dqkv;
-    std::unique_ptr<AttentionCore::State> core;
+    Buffer dqkv;
+    std::shared_ptr<CoreResult> core;
+    bool recomputes_core{false};
   };
   AttentionLayer(Rank& rank, const LayerConfig& config, TokenScratch& scratch);
-  [[nodiscard]] State make_state(Rank& rank) const;
+  [[nodiscard]] std::shared_ptr<CoreResult> make_core_result(Rank& rank) const;
+  /// With `shared` (selective recomputation) other states use the same memory between this one's
+  /// forward and backward, and backward, whole only, begins with the core's forward again.
+  [[nodiscard]] State make_state(Rank& rank, std::shared_ptr<CoreResult> shared = nullptr) const;
   Tensor forward(Rank& rank, State& state, const Tensor& x) const;
   Tensor backward(Rank& rank, State& state, const Tensor& dy, Part part) const;
+  /// See ColumnParallelLinear::sum_gradients.
+  void sum_gradients(Rank& rank) const;
   void list_weights(NamedTensors& into) const;
   void list_state(const State& state, NamedTensors& into) const;
 
  private:
   [[nodiscard]] Heads heads(const Tensor& fused) const;
   void rotate(Rank& rank, const Tensor& fused, bool inverse) const;
+  void run_core(Rank& rank, const State& state) const;
 
   ModelShape shape_;
   AttentionConfig attention_;

@@ -22,11 +22,12 @@ TransformerBlock::TransformerBlock(Rank& rank, const LayerConfig& config, std::s
       attention_{rank, config, scratch},
       mlp_{rank, config, scratch} {}
 
-TransformerBlock::State TransformerBlock::make_state(Rank& rank) const {
+TransformerBlock::State TransformerBlock::make_state(
+    Rank& rank, std::shared_ptr<AttentionLayer::CoreResult> core) const {
   State state;
   state.norm1 = norm1_.make_state(rank);
   state.norm2 = norm2_.make_state(rank);
-  state.attention = attention_.make_state(rank);
+  state.attention = attention_.make_state(rank, std::move(core));
   state.mlp = mlp_.make_state(rank);
   const std::int64_t tokens = config_.parallel.local_tokens(config_.tokens());
   for (Buffer* buffer : {&state.x1, &state.y})
@@ -36,27 +37,35 @@ TransformerBlock::State TransformerBlock::make_state(Rank& rank) const {
   return state;
 }
 
-Tensor TransformerBlock::forward(Rank& rank, State& state, const Tensor& x) const {
+Tensor TransformerBlock::forward(Rank& rank, State& state, const Tensor& x, const Tensor& y) const {
   const auto scope = rank.scope(name_);
-  const Tensor x1 = state.x1.tensor(), y = state.y.tensor();
+  const Tensor x1 = state.x1.tensor(), result = y ? y : state.y.tensor();
   const Tensor attended =
       attention_.forward(rank, state.attention, norm1_.forward(rank, state.norm1, x));
   add(rank, x, attended, x1);
   const Tensor mixed = mlp_.forward(rank, state.mlp, norm2_.forward(rank, state.norm2, x1));
-  add(rank, x1, mixed, y);
-  return y;
+  add(rank, x1, mixed, result);
+  return result;
 }
 
-Tensor TransformerBlock::backward(Rank& rank, State& state, const Tensor& dy, Part part) const {
+Tensor TransformerBlock::backward(Rank& rank, State& state, const Tensor& dy, Part part,
+                                  const Tensor& dx) const {
   const auto scope = rank.scope(name_);
-  const Tensor dx1 = state.dx1.tensor(), dx = state.dx.tensor();
+  const Tensor dx1 = state.dx1.tensor(), result = dx ? dx : state.dx.tensor();
   const Tensor through_mlp =
       norm2_.backward(rank, state.norm2, mlp_.backward(rank, state.mlp, dy, part), part);
   if (has_input(part)) add(rank, dy, through_mlp, dx1);
   const Tensor through_attention = norm1_.backward(
       rank, state.norm1, attention_.backward(rank, state.attention, dx1, part), part);
-  if (has_input(part)) add(rank, dx1, through_attention, dx);
-  return dx;
+  if (has_input(part)) add(rank, dx1, through_attention, result);
+  return result;
+}
+
+void TransformerBlock::sum_gradients(Rank& rank) const {
+  const auto scope = rank.scope(name_);
+  norm1_.sum_gradients(rank);
+  attention_.sum_gradients(rank);
+  norm2_.sum_gradients(rank);
 }
 
 void TransformerBlock::list_weights(NamedTensors& into) const {

@@ -25,9 +25,20 @@ class TransformerBlock {
     Buffer x1, y, dx1, dx;
   };
   TransformerBlock(Rank& rank, const LayerConfig& config, std::string name, TokenScratch& scratch);
-  [[nodiscard]] State make_state(Rank& rank) const;
-  Tensor forward(Rank& rank, State& state, const Tensor& x) const;
-  Tensor backward(Rank& rank, State& state, const Tensor& dy, Part part) const;
+  /// `core`: see AttentionLayer::make_state.
+  [[nodiscard]] State make_state(Rank& rank,
+                                 std::shared_ptr<AttentionLayer::CoreResult> core = nullptr) const;
+  [[nodiscard]] std::shared_ptr<AttentionLayer::CoreResult> make_core_result(Rank& rank) const {
+    return attention_.make_core_result(rank);
+  }
+  /// Returns y_TD, in `y` if given, else in the state.
+  Tensor forward(Rank& rank, State& state, const Tensor& x, const Tensor& y = {}) const;
+  /// Returns dx_TD, in `dx` if given, else in the state.
+  Tensor backward(Rank& rank, State& state, const Tensor& dy, Part part,
+                  const Tensor& dx = {}) const;
+  /// What ranks sum of gradients once all tokens are in. Part of backward, but with
+  /// accumulate_gradients the caller's business, once, behind the last micro-batch.
+  void sum_gradients(Rank& rank) const;
   void list_weights(NamedTensors& into) const;
   void list_state(const State& state, NamedTensors& into) const;
 

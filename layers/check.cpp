@@ -103,11 +103,13 @@ bool has_exact_data(BlockKind block) {
          block != BlockKind::attention_core;
 }
 
-/// On one rank; a pipeline as one stage that runs the micro-batches of all copies in turn.
+/// On one rank; a pipeline as one stage that runs the micro-batches of all copies in turn and
+/// recomputes nothing.
 LayerConfig serial_config(LayerConfig config) {
   const int micro = config.num_micro();
   config.parallel = Parallel{};
   if (!config.is_pipeline()) return config;
+  config.recompute = Recompute::none;
   const pipeline::Schedule in_turn =
       pipeline::generate(pipeline::ScheduleKind::one_f_one_b, {.ranks = 1, .micro = micro});
   config.pipeline = {.schedule_name = in_turn.name,

@@ -7,22 +7,28 @@ namespace {
 
 Init index_init(ExactRule rule, std::int64_t limit) { return {0, 0, rule, 1, 4, limit}; }
 
+/// Of the head's matrix: logits of unit size. And of the table that it is tied to; otherwise the
+/// table's own values are of unit size.
+Init head_init(const LayerConfig& config) {
+  return {0, std::sqrt(3.0 / static_cast<double>(config.shape.hidden)), ExactRule::sparse};
+}
+
 ColumnParallelLinear::Config logits_config(const LayerConfig& config) {
   const ModelShape& shape = config.shape;
   const std::int64_t columns = shape.vocab / config.parallel.tp.size;
-  const double scale = std::sqrt(3.0 / static_cast<double>(shape.hidden));
   ColumnParallelLinear::Config linear{.name = "logits",
                                       .parallel = config.parallel,
                                       .dtype = config.dtype,
                                       .accumulate_gradients = config.accumulate_gradients,
                                       .tokens = shape.tokens(),
-                                      .in = shape.hidden};
+                                      .in = shape.hidden,
+                                      .transposed = config.tied_embeddings};
   linear.parts = {{"",
                    {shape.hidden, shape.vocab},
                    0,
                    config.parallel.tp.position * columns,
                    columns,
-                   Init{0, scale, ExactRule::sparse}}};
+                   head_init(config)}};
   return linear;
 }
 
@@ -83,15 +89,24 @@ void VocabParallelEmbedding::backward(Rank& rank, State& state, const Tensor& dy
   if (!positions_.tensor()) return;
   embedding_backward(rank,
                      {state.position_ids.tensor(), state.dy, dpositions_.tensor(), 0, accumulate});
-  if (parallel.sequence_parallel) reduce_gradient(rank, parallel, dpositions_.tensor());
+  if (parallel.sequence_parallel && !accumulate)
+    reduce_gradient(rank, parallel, dpositions_.tensor());
+}
+
+void VocabParallelEmbedding::sum_gradients(Rank& rank) const {
+  if (!positions_.tensor() || !config_.parallel.sequence_parallel) return;
+  const auto scope = rank.scope("embedding");
+  reduce_gradient(rank, config_.parallel, dpositions_.tensor());
 }
 
 void VocabParallelEmbedding::list_weights(NamedTensors& into) const {
   const Prefix prefix{into, "embedding"};
   const ModelShape& shape = config_.shape;
   const auto table = [&](const char* name, const Tensor& tensor, Role role, const char* formula) {
-    ShardPart part{name,  {shape.vocab, shape.hidden},  0, config_.parallel.tp.position * rows_,
-                   rows_, Init{0, 1, ExactRule::sparse}};
+    ShardPart part{
+        name,  {shape.vocab, shape.hidden},
+        0,     config_.parallel.tp.position * rows_,
+        rows_, config_.tied_embeddings ? head_init(config_) : Init{0, 1, ExactRule::sparse}};
     into.push_back({name, tensor, role, 0, {std::move(part)}, formula});
   };
   table("table", table_.tensor(), Role::weight, "");
@@ -165,8 +180,13 @@ Tensor VocabParallelHead::backward(Rank& rank, State& state, Part part) const {
 }
 
 void VocabParallelHead::list_weights(NamedTensors& into) const {
-  const Prefix prefix{into, "head"};
-  linear_.list_weights(into);
+  const std::size_t weight = into.size();
+  {
+    const Prefix prefix{into, "head"};
+    linear_.list_weights(into);
+  }
+  // The name of the global tensor makes its values.
+  if (config_.tied_embeddings) into[weight].parts.front().of = "embedding/table";
 }
 
 void VocabParallelHead::list_state(const State& state, NamedTensors& into) const {

@@ -19,6 +19,9 @@ class VocabParallelEmbedding {
   [[nodiscard]] State make_state(Rank& rank) const;
   Tensor forward(Rank& rank, State& state) const;
   void backward(Rank& rank, State& state, const Tensor& dy, Part part) const;
+  /// Sums the gradients of learned positions under SP. Part of backward, but with
+  /// accumulate_gradients the caller's business, once, behind the last micro-batch.
+  void sum_gradients(Rank& rank) const;
   void list_weights(NamedTensors& into) const;
   void list_state(const State& state, NamedTensors& into) const;
 
@@ -33,6 +36,9 @@ class VocabParallelEmbedding {
 /// stay split, then softmax cross-entropy from per-token maxima (all-reduce max, 4 bytes a token)
 /// and sums (all-reduce sum, 8 bytes a token), as in Megatron-LM. The loss of the whole batch is
 /// the mean over tokens; its gradient starts the backward pass.
+///
+/// With tied embeddings the matrix is held as the table is, a row per token of the vocabulary, and
+/// its first values are the table's. Whoever has both sums their gradients.
 class VocabParallelHead {
  public:
   struct State {

@@ -23,8 +23,10 @@ ColumnParallelLinear::ColumnParallelLinear(Rank& rank, Config config, TokenScrat
   const auto allocate = [&](const Shape& shape, DType dtype, Category category) {
     return rank.allocate(shape, dtype, category);
   };
-  weight_ = allocate({config_.in, columns_}, config_.dtype, Category::weight);
-  dweight_ = allocate({config_.in, columns_}, DType::f32, Category::gradient);
+  const Shape matrix =
+      config_.transposed ? Shape{columns_, config_.in} : Shape{config_.in, columns_};
+  weight_ = allocate(matrix, config_.dtype, Category::weight);
+  dweight_ = allocate(matrix, DType::f32, Category::gradient);
   if (config_.bias) {
     bias_ = allocate({columns_}, config_.dtype, Category::weight);
     dbias_ = allocate({columns_}, DType::f32, Category::gradient);
@@ -74,7 +76,8 @@ Tensor ColumnParallelLinear::forward(Rank& rank, State& state, const Tensor& x) 
       return chunks == 1 ? t : token_chunk(parallel, t, chunk);
     };
     const Tensor y_Tn = piece(state.y.tensor());
-    matmul_bias(rank, piece(x_TK), weight_.tensor(), bias_.tensor(), y_Tn, {.reuse_b = chunk > 0});
+    matmul_bias(rank, piece(x_TK), weight_.tensor(), bias_.tensor(), y_Tn,
+                {.transpose_b = config_.transposed, .reuse_b = chunk > 0});
     if (!state.staging.tensor()) continue;
     rank.order(Lane::compute, Lane::tp);
     all_gather(rank, y_Tn, piece(state.staging.tensor()), parallel.tp, Lane::tp);
@@ -99,17 +102,26 @@ void ColumnParallelLinear::input_gradient(Rank& rank, State& state) const {
       parallel.sequence_parallel ? scratch_->partial.tensor() : state.dx.tensor();
   for (int chunk = 0; chunk < parallel.chunks; ++chunk) {
     matmul(rank, token_chunk(parallel, state.dy, chunk), weight_.tensor(),
-           token_chunk(parallel, partial, chunk), {.transpose_b = true, .reuse_b = chunk > 0});
+           token_chunk(parallel, partial, chunk),
+           {.transpose_b = !config_.transposed, .reuse_b = chunk > 0});
     reduce_chunk(rank, parallel, partial, state.dx.tensor(), chunk);
   }
 }
 
 void ColumnParallelLinear::weight_gradient(Rank& rank, State& state) const {
   const bool accumulate = config_.accumulate_gradients;
-  matmul(rank, gathered_input(state), state.dy, dweight_.tensor(),
-         {.transpose_a = true, .accumulate = accumulate});
-  if (config_.bias) sum_rows(rank, state.dy, dbias_.tensor(), accumulate);
-  if (config_.shared.size > 1) sum_shared(rank);
+  const Tensor x_TK = gathered_input(state);
+  const Tensor& dy_Tn = state.dy;
+  matmul(rank, config_.transposed ? dy_Tn : x_TK, config_.transposed ? x_TK : dy_Tn,
+         dweight_.tensor(), {.transpose_a = true, .accumulate = accumulate});
+  if (config_.bias) sum_rows(rank, dy_Tn, dbias_.tensor(), accumulate);
+  if (config_.shared.size > 1 && !accumulate) sum_shared(rank);
+}
+
+void ColumnParallelLinear::sum_gradients(Rank& rank) const {
+  if (config_.shared.size == 1) return;
+  const auto scope = rank.scope(config_.name);
+  sum_shared(rank);
 }
 
 /// Sums the gradients of columns that other ranks hold too: packed, all-reduced, put back.
@@ -150,7 +162,8 @@ Tensor ColumnParallelLinear::backward(Rank& rank, State& state, const Tensor& dy
   if (has_input(part)) {
     input_gradient(rank, state);
     // With overlap, the sum over shared heads waits for the tp lane, and so for dx, anyway.
-    const bool waits_anyway = parallel.overlap && has_weight(part) && config_.shared.size > 1;
+    const bool waits_anyway = parallel.overlap && has_weight(part) && config_.shared.size > 1 &&
+                              !config_.accumulate_gradients;
     if (parallel.tp.size > 1 && !waits_anyway) reduced = rank.signal(Lane::tp);
     if (reduced.id != 0 && !parallel.overlap) rank.await(reduced, Lane::compute);
   }
@@ -160,10 +173,8 @@ Tensor ColumnParallelLinear::backward(Rank& rank, State& state, const Tensor& dy
   return state.dx.tensor();
 }
 
-/// A tensor whose last dim is this rank's columns.
-NamedTensor ColumnParallelLinear::named(const std::string& suffix, const Tensor& tensor, Role role,
-                                        std::string formula) const {
-  const std::size_t dim = tensor.shape.num_dims() - 1;
+NamedTensor ColumnParallelLinear::named(const std::string& suffix, const Tensor& tensor,
+                                        std::size_t dim, Role role, std::string formula) const {
   std::vector<ShardPart> parts;
   std::int64_t first = 0;
   for (ShardPart part : config_.parts) {
@@ -173,29 +184,34 @@ NamedTensor ColumnParallelLinear::named(const std::string& suffix, const Tensor&
     part.global_shape = global;
     part.local_first = first;
     first += part.count;
-    if (dim == 0) part.init = bias_init(part.init);
+    if (tensor.shape.num_dims() == 1) part.init = bias_init(part.init);
     parts.push_back(std::move(part));
   }
   return {config_.name + suffix, tensor, role, dim, std::move(parts), std::move(formula)};
 }
 
 void ColumnParallelLinear::list_weights(NamedTensors& into) const {
-  into.push_back(named("/weight", weight_.tensor(), Role::weight, ""));
-  into.push_back(named("/weight_grad", dweight_.tensor(), Role::gradient, "x^T @ y_grad"));
+  const std::size_t dim = config_.transposed ? 0 : 1;
+  into.push_back(named("/weight", weight_.tensor(), dim, Role::weight, ""));
+  into.push_back(named("/weight_grad", dweight_.tensor(), dim, Role::gradient,
+                       config_.transposed ? "y_grad^T @ x" : "x^T @ y_grad"));
   if (!config_.bias) return;
-  into.push_back(named("/bias", bias_.tensor(), Role::weight, ""));
-  into.push_back(named("/bias_grad", dbias_.tensor(), Role::gradient, "sum of y_grad over tokens"));
+  into.push_back(named("/bias", bias_.tensor(), 0, Role::weight, ""));
+  into.push_back(
+      named("/bias_grad", dbias_.tensor(), 0, Role::gradient, "sum of y_grad over tokens"));
 }
 
 void ColumnParallelLinear::list_state(const State& state, NamedTensors& into) const {
-  const std::string formula = config_.bias ? "x @ weight + bias" : "x @ weight";
+  const std::string product = config_.transposed ? "x @ weight^T" : "x @ weight";
+  const std::string formula = config_.bias ? product + " + bias" : product;
   if (const Tensor& y_TN = state.gathered_y.tensor())
     into.push_back(replicated(config_.name + "/y", y_TN, Role::activation, formula));
   else
-    into.push_back(named("/y", state.y.tensor(), Role::activation, formula));
+    into.push_back(named("/y", state.y.tensor(), 1, Role::activation, formula));
   into.back().per_token = true;
   into.push_back(token_tensor(config_.parallel, config_.name + "/x_grad", state.dx.tensor(),
-                              config_.tokens, Role::gradient, "y_grad @ weight^T"));
+                              config_.tokens, Role::gradient,
+                              config_.transposed ? "y_grad @ weight" : "y_grad @ weight^T"));
 }
 
 // --------------------------------------------------------------------------------- row-parallel

@@ -31,6 +31,8 @@ class ColumnParallelLinear {
     /// `global_first` are columns; `of` is the part's name ("query"), empty for a single weight;
     /// `global_shape` is the global K x N; `init` makes the weight.
     std::vector<ShardPart> parts{};
+    bool transposed{
+        false};  ///< W is kept as W^T_nK, its columns as rows, like an embedding's table
     bool bias{false};
     bool gather_output{false};  ///< y holds all N columns on every rank
     /// Columns from here on are also held by the other members of `shared` (replicated KV heads);
@@ -50,6 +52,9 @@ class ColumnParallelLinear {
   Tensor forward(Rank& rank, State& state, const Tensor& x) const;
   /// Returns dx in the form of x.
   Tensor backward(Rank& rank, State& state, const Tensor& dy, Part part) const;
+  /// Sums the gradients of columns that other ranks hold too. Part of backward, but with
+  /// accumulate_gradients the caller's business, once, behind the last micro-batch.
+  void sum_gradients(Rank& rank) const;
 
   void list_weights(NamedTensors& into) const;
   void list_state(const State& state, NamedTensors& into) const;
@@ -61,8 +66,9 @@ class ColumnParallelLinear {
   void input_gradient(Rank& rank, State& state) const;
   void weight_gradient(Rank& rank, State& state) const;
   void sum_shared(Rank& rank) const;
-  [[nodiscard]] NamedTensor named(const std::string& suffix, const Tensor& tensor, Role role,
-                                  std::string formula) const;
+  /// A tensor whose dim `dim` is this rank's columns.
+  [[nodiscard]] NamedTensor named(const std::string& suffix, const Tensor& tensor, std::size_t dim,
+                                  Role role, std::string formula) const;
 
   Config config_;
   TokenScratch* scratch_;

@@ -36,9 +36,15 @@ Tensor NormLayer::backward(Rank& rank, State& state, const Tensor& dy, Part part
                   {state.x, gain_.tensor(), state.stats.tensor(), dy, state.dx.tensor(),
                    gradients.row_block(0, 1), dbias, config_.kind, config_.accumulate_gradients});
   }
-  if (has_weight(part) && config_.parallel.sequence_parallel)
+  if (has_weight(part) && config_.parallel.sequence_parallel && !config_.accumulate_gradients)
     reduce_gradient(rank, config_.parallel, gradients);
   return state.dx.tensor();
+}
+
+void NormLayer::sum_gradients(Rank& rank) const {
+  if (!config_.parallel.sequence_parallel) return;
+  const auto scope = rank.scope(config_.name);
+  reduce_gradient(rank, config_.parallel, gradients_.tensor());
 }
 
 void NormLayer::list_weights(NamedTensors& into) const {

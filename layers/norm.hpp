@@ -31,6 +31,9 @@ class NormLayer {
   Tensor forward(Rank& rank, State& state, const Tensor& x) const;
   /// Gain and bias gradients come with dx; Part::weight only sums them over the ranks.
   Tensor backward(Rank& rank, State& state, const Tensor& dy, Part part) const;
+  /// That sum under sequence parallelism; with accumulate_gradients the caller's business, once,
+  /// behind the last micro-batch.
+  void sum_gradients(Rank& rank) const;
   void list_weights(NamedTensors& into) const;
   void list_state(const State& state, NamedTensors& into) const;
 

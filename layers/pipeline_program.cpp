@@ -30,7 +30,8 @@ struct LocalStage {
   std::vector<Working> states{};
   std::vector<Buffer> x{}, dy{};
   std::vector<Tensor> gradients{};
-  Group copies{};  ///< the ranks that hold this stage: one, or two
+  std::vector<Tensor> tied{};  ///< of these the table's, the head's
+  Group copies{};              ///< the ranks that hold this stage: one, or two
 };
 
 /// What goes into and comes out of the model, of one micro-batch.
@@ -96,11 +97,13 @@ class PipelineProgram final : public LayerProgram {
   }
 
   [[nodiscard]] Buffer allocate_tokens(Category category) const {
-    return rank_.allocate({config_.tokens(), config_.shape.hidden}, config_.dtype, category);
+    return rank_.allocate({config_.parallel.local_tokens(config_.tokens()), config_.shape.hidden},
+                          config_.dtype, category);
   }
 
   [[nodiscard]] LocalStage make_stage(int stage) {
-    LocalStage local{.layers = {rank_, config_, stage_range(config_, stage), scratch_}};
+    LocalStage local{
+        .layers = {rank_, config_, stage_range(config_, stage), scratch_, &recomputed_}};
     const Held& num = at(plan_.num_buffers, stage);
     for (int i = 0; i < num.x; ++i) local.x.push_back(allocate_tokens(Category::activation));
     for (int i = 0; i < num.dy; ++i) local.dy.push_back(allocate_tokens(Category::gradient));
@@ -108,8 +111,12 @@ class PipelineProgram final : public LayerProgram {
       local.states.push_back({.state = local.layers.make_state(rank_)});
     NamedTensors weights;
     local.layers.list_weights(weights);
-    for (const NamedTensor& named : weights)
+    for (const NamedTensor& named : weights) {
       if (named.role == Role::gradient) local.gradients.push_back(named.tensor);
+      if (config_.tied_embeddings &&
+          (named.name == "embedding/table_grad" || named.name == "head/logits/weight_grad"))
+        local.tied.push_back(named.tensor);
+    }
     local.copies = copies_of(config_, stage);
     return local;
   }
@@ -197,16 +204,35 @@ class PipelineProgram final : public LayerProgram {
               instruction.lane);
   }
 
-  /// Over the ranks that hold the same stage, in this copy of the model and in the others.
+  /// Over tp what its ranks have parts of; then over the ranks that hold the same stage, in this
+  /// copy of the model and in the others; then over the ends of a tie.
   void sum_gradients() {
     const auto scope = rank_.scope("sum_gradients");
+    for (const LocalStage& stage : stages_) stage.layers.sum_gradients(rank_);
     for (const LocalStage& stage : stages_)
       for (const Group& group : {stage.copies, config_.parallel.dp}) {
         if (group.size == 1) continue;
         rank_.order(Lane::compute, Lane::dp);
         for (const Tensor& gradient : stage.gradients) all_reduce(rank_, gradient, group, Lane::dp);
       }
+    sum_tied_gradients();
     rank_.order(Lane::dp, Lane::compute);
+  }
+
+  void sum_tied_gradients() {
+    std::vector<Tensor> here;
+    for (const LocalStage& stage : stages_)
+      here.insert(here.end(), stage.tied.begin(), stage.tied.end());
+    if (here.empty()) return;
+    const auto scope = rank_.scope("tied");
+    if (here.size() == 2) {
+      rank_.order(Lane::dp, Lane::compute);
+      combine(rank_, here[1], here[0], Reduction::sum);
+      copy(rank_, here[0], here[1]);
+    } else {
+      rank_.order(Lane::compute, Lane::dp);
+      all_reduce(rank_, here[0], ends_of_tie(config_), Lane::dp);
+    }
   }
 
   /// Of all micro-batches their ids, targets and losses; of every state the rest of its inputs.
@@ -248,22 +274,36 @@ class PipelineProgram final : public LayerProgram {
   std::vector<std::string> names_;  ///< of the instructions
   std::vector<Fence> fences_;       ///< of events
   TokenScratch scratch_;
+  Recomputed recomputed_;
   std::vector<int> stage_index_;  ///< [stage]
   std::vector<LocalStage> stages_;
   std::vector<MicroBatch> micro_batches_;
 };
 
+/// Two members of `pp`, or one if they are the same.
+Group pair_of(const Group& pp, int first, int second) {
+  const int low = std::min(first, second), distance = std::max(first, second) - low;
+  if (distance == 0) return {Axis::pp, pp.world_rank(pp.position), 1, 1, 0};
+  return {Axis::pp, pp.world_rank(low), distance * pp.stride, 2, pp.position == low ? 0 : 1};
+}
+
 }  // namespace
 
 Group copies_of(const LayerConfig& config, int stage) {
   const pipeline::Schedule& schedule = *config.pipeline.schedule;
-  const Group& pp = config.parallel.pp;
   const auto s = static_cast<std::size_t>(stage);
   const int first = schedule.rank_of_stage[s];
-  const int second = schedule.is_two_way() ? schedule.rank_of_second_copy[s] : first;
-  const int low = std::min(first, second), distance = std::max(first, second) - low;
-  if (distance == 0) return {Axis::pp, pp.world_rank(pp.position), 1, 1, 0};
-  return {Axis::pp, pp.world_rank(low), distance * pp.stride, 2, pp.position == low ? 0 : 1};
+  return pair_of(config.parallel.pp, first,
+                 schedule.is_two_way() ? schedule.rank_of_second_copy[s] : first);
+}
+
+Group ends_of_tie(const LayerConfig& config) {
+  const pipeline::Schedule& schedule = *config.pipeline.schedule;
+  const Group& pp = config.parallel.pp;
+  const int first = schedule.rank_of_stage.front(), last = schedule.rank_of_stage.back();
+  // DualPipe has both ends on both ranks.
+  const bool is_end = !schedule.is_two_way() && (pp.position == first || pp.position == last);
+  return is_end ? pair_of(pp, first, last) : pair_of(pp, pp.position, pp.position);
 }
 
 std::unique_ptr<LayerProgram> make_pipeline_program(Rank& rank, const LayerConfig& config) {

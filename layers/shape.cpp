@@ -100,6 +100,20 @@ void check_context(const LayerConfig& config) {
                context.kind == ContextKind::hybrid ? context.cp.size : heads);
 }
 
+void check_recompute(const LayerConfig& config) {
+  if (config.recompute == Recompute::none) return;
+  for (const auto& steps : config.pipeline.schedule->ranks)
+    for (const pipeline::Step& step : steps)
+      pipeline::for_each_action(step, [&](const pipeline::Action& action) {
+        if (action.act != pipeline::Act::W) return;
+        throw InputError{message("recompute ", name_of(config.recompute), ": ",
+                                 config.pipeline.schedule_name, " has weight gradients apart (",
+                                 to_text(action),
+                                 "), until which everything would have to stay: nothing is saved; "
+                                 "try recompute none, or gpipe, 1f1b or interleaved")};
+      });
+}
+
 /// Splits of a pipeline are checked where they are made; here they only have to fit each other.
 void check_pipeline(const LayerConfig& config) {
   const PipelineConfig& pipeline = config.pipeline;
@@ -119,9 +133,11 @@ void check_pipeline(const LayerConfig& config) {
   SHARDMARK_CHECK(
       std::accumulate(blocks.begin(), blocks.end(), std::int64_t{0}) == config.shape.layers,
       "the stages' blocks do not add up to ", config.shape.layers, " layers");
+  check_recompute(config);
 }
 
-/// What ranks sum after their weight gradients would hold earlier micro-batches again.
+/// What ranks sum after their weight gradients would hold earlier micro-batches again; a pipeline
+/// sums over tp once, behind the last one.
 void check_accumulation(const LayerConfig& config) {
   const std::int64_t tp = config.parallel.tp.size, kv_heads = config.shape.kv_heads;
   const int cp = config.parallel.context.cp.size;
@@ -131,6 +147,9 @@ void check_accumulation(const LayerConfig& config) {
                              "and would be summed again; ",
                              way_out)};
   };
+  if (config.parallel.context.is_split())
+    refuse(message("cp ", cp, " sums the weight gradients"), "try cp 1");
+  if (config.is_pipeline()) return;
   const bool has_norms = config.block == BlockKind::block || config.block == BlockKind::model;
   if (has_norms && config.parallel.sequence_parallel && tp > 1)
     refuse(message("--sp with tp ", tp, " sums the gradients of norms"),
@@ -139,8 +158,6 @@ void check_accumulation(const LayerConfig& config) {
     refuse(
         message("tp ", tp, " with kv_heads ", kv_heads, " sums the gradients of shared KV heads"),
         message("try kv_heads ", tp, " or a multiple of it, or tp ", kv_heads));
-  if (config.parallel.context.is_split())
-    refuse(message("cp ", cp, " sums the weight gradients"), "try cp 1");
 }
 
 }  // namespace

@@ -121,7 +121,9 @@ struct LayerConfig {
 /// Context parallelism: seq by token_unit; heads and kv_heads of a tp rank by the Ulysses degree
 /// (kv_heads may also divide it: then they are sent to several ranks); no model. With
 /// accumulate_gradients no sum over ranks may follow a weight gradient: no SP around norms,
-/// kv_heads a multiple of tp, no context parallelism.
+/// kv_heads a multiple of tp, no context parallelism. A pipeline makes such sums over tp at the end
+/// of an iteration. What its backward recomputes is gone before a weight gradient that comes later:
+/// then every backward must be one piece.
 void check_divisible(const LayerConfig& config);
 /// What seq must be a multiple of, P = cp, r = parts of the order (P / Ulysses degree): P, zigzag
 /// lcm(2r, P), under SP the least common multiple of that and tp x P; without a split 1, or tp

@@ -3,6 +3,7 @@
 #include "layers/block.hpp"
 #include "layers/embedding.hpp"
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -19,28 +20,48 @@ struct StageRange {
 /// The whole model in one stage.
 [[nodiscard]] StageRange whole_model(const LayerConfig& config);
 
+/// What the stages of a rank share when backward computes it again, one block at a time; the first
+/// stage makes it. With Recompute::selective it is what an attention core makes, with full all that
+/// a block makes.
+struct Recomputed {
+  std::shared_ptr<AttentionLayer::CoreResult> core;
+  std::optional<TransformerBlock::State> block;
+};
+
 /// A language model or a part of it: embedding, blocks, final norm, logits and loss. Tensors are
 /// named as the whole model's ("block3/..."). A State holds one micro-batch in flight.
 class Stage {
  public:
   struct State {
     std::optional<VocabParallelEmbedding::State> embedding;
-    std::vector<TransformerBlock::State> blocks;
+    std::vector<TransformerBlock::State> blocks;  ///< none with Recompute::full, but:
+    Tensor x;                                     ///< of the first block
+    std::vector<Buffer> y;                        ///< of each block
+    Buffer dx;                                    ///< of the first block
     std::optional<NormLayer::State> final_norm;
     std::optional<VocabParallelHead::State> head;
   };
-  Stage(Rank& rank, const LayerConfig& config, const StageRange& range, TokenScratch& scratch);
+  /// `recomputed` is of all stages of the rank; none: config.recompute is not looked at.
+  Stage(Rank& rank, const LayerConfig& config, const StageRange& range, TokenScratch& scratch,
+        Recomputed* recomputed = nullptr);
   [[nodiscard]] State make_state(Rank& rank) const;
   /// x_TD is looked at unless the stage has the embedding. Returns y_TD, or with the head the loss
   /// of every token. x_TD stays until the input part of backward ran.
   Tensor forward(Rank& rank, State& state, const Tensor& x) const;
   /// dy_TD is looked at unless the stage has the head, and stays until the weight part ran. Returns
-  /// dx_TD, or with the embedding nothing.
+  /// dx_TD, or with the embedding nothing. With recomputation Part::both only.
   Tensor backward(Rank& rank, State& state, const Tensor& dy, Part part) const;
+  /// See TransformerBlock::sum_gradients.
+  void sum_gradients(Rank& rank) const;
   void list_weights(NamedTensors& into) const;
   void list_state(const State& state, NamedTensors& into) const;
 
  private:
+  [[nodiscard]] bool recomputes_blocks() const { return recomputed_ && recomputed_->block; }
+  Tensor backward_of_recomputed(Rank& rank, State& state, std::size_t block,
+                                const Tensor& dy) const;
+
+  Recomputed* recomputed_;
   std::optional<VocabParallelEmbedding> embedding_;
   std::vector<TransformerBlock> blocks_;
   std::optional<NormLayer> final_norm_;

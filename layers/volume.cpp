@@ -5,6 +5,7 @@
 #include "layers/stage.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace shardmark {
 namespace {
@@ -110,8 +111,10 @@ class Counter {
   void norm(const std::string& name) {
     const double vectors = num_norm_vectors(shape());
     if (sp() && backward_)
-      reduce(name + " backward: all-reduce of the norm's gradients",
-             {vectors * as_double(shape().hidden) * 4, message(vectors, "*h*4")});
+      once([&] {
+        reduce(name + " backward: all-reduce of the norm's gradients",
+               {vectors * as_double(shape().hidden) * 4, message(vectors, "*h*4")});
+      });
   }
 
   void shared_heads() {
@@ -119,9 +122,11 @@ class Counter {
     if (sharers <= 1 || !backward_) return;
     const double rows = as_double(shape().hidden) + (shape().biases ? 1 : 0);
     const double bytes = rows * 2 * as_double(shape().head_dim) * 4;
-    add("qkv backward: all-reduce of replicated KV heads' gradients",
-        2.0 * as_double(sharers - 1) / as_double(sharers) * bytes,
-        message("2(m-1)/m * rows*2d*4, m=", sharers));
+    once([&] {
+      add("qkv backward: all-reduce of replicated KV heads' gradients",
+          2.0 * as_double(sharers - 1) / as_double(sharers) * bytes,
+          message("2(m-1)/m * rows*2d*4, m=", sharers));
+    });
   }
 
   void attention() {
@@ -156,11 +161,26 @@ class Counter {
     mlp();
   }
 
+  /// The forward pass that backward begins with where it recomputes blocks.
+  void block_again(std::int64_t layer) {
+    Counter again{config_, Phase::forward};
+    again.times_ = times_;
+    again.block("");
+    for (VolumeLine& line : again.lines_) {
+      const std::string_view when = "forward: ";
+      line.what.replace(line.what.find(when), when.size(), "recomputed in backward: ");
+      line.what.insert(0, message("block", layer, ' '));
+      lines_.push_back(std::move(line));
+    }
+  }
+
   /// The tensor-parallel part of a model or of a stage of it.
   void stage(const StageRange& range) {
     if (range.has_embedding) row_like_embedding();
-    for (std::int64_t layer = range.first_block; layer < range.last_block; ++layer)
+    for (std::int64_t layer = range.first_block; layer < range.last_block; ++layer) {
       block(message("block", layer, ' '));
+      if (config_.recompute == Recompute::full && backward_) block_again(layer);
+    }
     if (!range.has_head) return;
     norm("final_norm");
     column("logits");
@@ -186,7 +206,7 @@ class Counter {
       }
       times_ = here;
       stage(stage_range(config_, s));
-      const auto [bytes, formula] = tokens_hidden();
+      const auto [bytes, formula] = boundary();
       times_ = up;
       if (forward_) add(message("stage ", s, " forward: result to the next stage"), bytes, formula);
       times_ = down;
@@ -195,6 +215,7 @@ class Counter {
       times_ = 1;
       sum_gradients(s);
     }
+    sum_tied();
   }
 
   [[nodiscard]] std::vector<VolumeLine> take() { return std::move(lines_); }
@@ -210,7 +231,21 @@ class Counter {
   [[nodiscard]] Payload tokens_hidden() const {
     return {as_double(config_.tokens()) * as_double(shape().hidden) * element(), "T*h*e"};
   }
+  /// What one stage passes to the next: under SP a rank's own tokens.
+  [[nodiscard]] Payload boundary() const {
+    auto [bytes, formula] = tokens_hidden();
+    if (!sp()) return {bytes, formula};
+    return {bytes / config_.parallel.tp.size, formula + "/t"};
+  }
   [[nodiscard]] const ContextParallel& context() const { return config_.parallel.context; }
+
+  /// What an iteration of a pipeline does once, not for every micro-batch.
+  template <class Lines>
+  void once(const Lines& lines) {
+    const int times = std::exchange(times_, 1);
+    lines();
+    times_ = times;
+  }
 
   void exchange_heads() {
     const double u = context().ulysses_size(), tokens = as_double(config_.tokens());
@@ -290,6 +325,14 @@ class Counter {
     line(config_.parallel.dp, "dp");
   }
 
+  void sum_tied() {
+    const double n = ends_of_tie(config_).size;
+    if (!config_.tied_embeddings || !backward_ || n == 1) return;
+    const double table = as_double(shape().hidden) * as_double(shape().vocab);
+    add("tied embeddings: all-reduce of their gradient over the first and last stage",
+        2 * (n - 1) / n * table / config_.parallel.tp.size * 4, "2(n-1)/n * h*V/t*4, n=2");
+  }
+
   [[nodiscard]] double share() const {
     const double t = config_.parallel.tp.size;
     return (t - 1) / t;
@@ -297,8 +340,10 @@ class Counter {
   void row_like_embedding() {
     row("embedding");
     if (shape().positions == Positions::learned && sp() && backward_)
-      reduce("positions backward: all-reduce of their gradients",
-             {as_double(shape().seq) * as_double(shape().hidden) * 4, "s*h*4"});
+      once([&] {
+        reduce("positions backward: all-reduce of their gradients",
+               {as_double(shape().seq) * as_double(shape().hidden) * 4, "s*h*4"});
+      });
   }
   void gather(const std::string& what, const Payload& payload) {
     add(what, share() * payload.bytes, "(t-1)/t * " + payload.formula);

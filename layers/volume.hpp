@@ -16,7 +16,8 @@ struct VolumeLine {
 /// Closed-form communication of one iteration on the rank whose view `config.parallel` is; written
 /// from the formulas (Korthikanti et al., arXiv 2205.05198, plus re-gather), not from the op list,
 /// so that the two can be compared. t = tp, P = cp, T = tokens of this rank's cp position. In a
-/// pipeline T is of one micro-batch, and messages count on the rank that sends them.
+/// pipeline T is of one micro-batch, messages count on the rank that sends them, and what is
+/// recomputed communicates again.
 ///
 /// One exception: where masks let a ring send less than everything to everybody (window, packed
 /// sequences, causal in contiguous order) its line is counted from the op list and says so.

@@ -79,6 +79,12 @@ std::vector<Column> identity_columns() {
        [](R r) { return r.result.config.balance; }, Of::pp},
       {"split", "", "blocks of each stage, joined by '+'", always,
        [](R r) { return joined(pipeline(r).blocks); }, Of::pp},
+      {"recompute", "",
+       "what backward runs again instead of keeping it: none, selective (the attention core) or "
+       "full (whole blocks)",
+       key, [](R r) { return text(name_of(layer(r).recompute)); }, Of::pp},
+      {"tied_embeddings", "", "the head's matrix is the embedding's table", key,
+       [](R r) { return text(layer(r).tied_embeddings); }, Of::pp},
       {"tp", "ranks", "tensor-parallel degree", key, [](R r) { return text(r.result.tp()); }},
       {"cp", "ranks", "context-parallel degree", key, [](R r) { return text(context(r).cp.size); },
        Of::cp},

@@ -70,6 +70,7 @@ Json describe(const Case& config, std::uint64_t seed) {
           {"overlap_chunks", parallel.chunks},
           {"keep_gathered", parallel.keep_gathered},
           {"gather_output", layer.gather_output},
+          {"tied_embeddings", layer.tied_embeddings},
           {"batch", shape.batch},
           {"seq", shape.seq},
           {"hidden", shape.hidden},

@@ -227,6 +227,9 @@ std::string describe_pipeline(const Case& config) {
   if (parallel.dp.size > 1) text += message(" dp ", parallel.dp.size);
   if (config.p2p == "merged") text += " merged";
   if (config.balance != "count") text += message(" balance ", config.balance);
+  if (config.layer.recompute != Recompute::none)
+    text += message(" recompute ", name_of(config.layer.recompute));
+  if (config.layer.tied_embeddings) text += " tied";
   return text;
 }
 

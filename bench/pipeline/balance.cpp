@@ -26,14 +26,15 @@ constexpr std::size_t num_acts = 3, num_times = 9;
 using Times = std::array<double, num_times>;
 
 /// A model of one block on one stage, of the tp group of `rank`, whose ops have paths that begin
-/// with step/0F0, step/0I0 and step/0W0.
+/// with step/0F0, step/0I0 and step/0W0, or where backward recomputes with step/0F0 and step/0B0.
 Case probe_of(const Case& config, int rank) {
   Case probe = config;
-  probe.layer.pipeline = {
-      .schedule_name = "probe",
-      .schedule = std::make_shared<const pipeline::Schedule>(pipeline::lower(
-          pipeline::generate(pipeline::ScheduleKind::zb_h1, {1, 1}), pipeline::Lowering::split)),
-      .blocks = {1}};
+  const auto kind = config.layer.recompute == Recompute::none ? pipeline::ScheduleKind::zb_h1
+                                                              : pipeline::ScheduleKind::one_f_one_b;
+  probe.layer.pipeline = {.schedule_name = "probe",
+                          .schedule = std::make_shared<const pipeline::Schedule>(pipeline::lower(
+                              pipeline::generate(kind, {1, 1}), pipeline::Lowering::split)),
+                          .blocks = {1}};
   probe.layer.shape.layers = 1;
   Parallel& parallel = probe.layer.parallel;
   parallel.pp.size = parallel.dp.size = 1;
@@ -42,17 +43,20 @@ Case probe_of(const Case& config, int rank) {
   return probe;
 }
 
-/// Kernel time of one profiled iteration by part, from the paths of the ops.
+/// Kernel time of one profiled iteration by part, from the paths of the ops. A whole backward
+/// counts as an input gradient.
 Times times_of(const RankTrace& trace) {
-  static constexpr std::array<std::string_view, num_acts> acts{"/0F0/", "/0I0/", "/0W0/"};
+  static constexpr std::array<std::string_view, 4> acts{"/0F0/", "/0I0/", "/0W0/", "/0B0/"};
+  static constexpr std::array<std::size_t, acts.size()> counts_as{0, 1, 2, 1};
   Times times{};
   for (const RankTrace::Interval& interval : trace.intervals) {
     const auto is_in = [&](std::string_view scope) {
       return interval.path.find(scope) != std::string::npos;
     };
     const std::size_t part = is_in("/embedding") ? 0 : is_in("/block0") ? 1 : 2;
-    for (std::size_t act = 0; act < num_acts; ++act)
-      if (is_in(acts[act])) times[num_acts * part + act] += interval.end_us - interval.start_us;
+    for (std::size_t act = 0; act < acts.size(); ++act)
+      if (is_in(acts[act]))
+        times[num_acts * part + counts_as[act]] += interval.end_us - interval.start_us;
   }
   return times;
 }
@@ -123,8 +127,9 @@ class Prober {
     transport_.connect(line, Lane::pp_fwd_send);
     const ModelShape& shape = config.layer.shape;
     const auto boundary = [&] {
-      Buffer made = rank.allocate({shape.tokens(), shape.hidden}, config.layer.dtype,
-                                  Category::communication);
+      Buffer made =
+          rank.allocate({config.layer.parallel.local_tokens(shape.tokens()), shape.hidden},
+                        config.layer.dtype, Category::communication);
       fill(rank, made.tensor(), 0.0F);
       return made;
     };
@@ -167,7 +172,9 @@ std::string cost_key(const Case& config) {
   Case alike = config;
   alike.layer.shape.layers = 1;
   const ModelShape& shape = alike.layer.shape;
-  return message(shape_key(alike), " vocab ", shape.vocab, " tp ", config.layer.parallel.tp.size);
+  return message(shape_key(alike), " vocab ", shape.vocab, ' ',
+                 describe_split(config.layer.parallel), " recompute ",
+                 name_of(config.layer.recompute));
 }
 
 pipeline::LayerCosts PartTimes::costs() const {

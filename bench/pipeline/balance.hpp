@@ -26,7 +26,8 @@ struct PartTimes {
 [[nodiscard]] std::string to_text(const PartTimes& times);
 /// By `cost_key`.
 using MeasuredTimes = std::map<std::string, PartTimes>;
-/// Equal for cases whose parts cost the same: all of the shape but the number of layers, type, tp.
+/// Equal for cases whose parts cost the same: all of the shape but the number of layers, type, tp,
+/// sequence parallelism, recomputation.
 [[nodiscard]] std::string cost_key(const Case& config);
 
 /// Profiles a model of one block for every cost_key of the cases that can run: medians of a few

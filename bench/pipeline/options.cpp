@@ -178,6 +178,10 @@ void add_parallel_options(CommandLine& line, Options& options) {
            set_counts(options.pp));
   line.add("--tp", {"N,...", "tensor-parallel degrees, inside a stage", "1", "1,2"},
            set_counts(options.base.tp));
+  line.add("--sequence-parallel",
+           {"off|on,...", "split the tokens outside of the linears over the tp ranks, too", "off",
+            "off,on"},
+           set_switches(options.base.sequence_parallel));
   line.add("--dp",
            {"N,...", "copies of the pipeline; their gradients are summed at the end", "1", "1,2"},
            set_counts(options.dp));
@@ -214,6 +218,8 @@ void check(const Options& options) {
   if (options.base.machine &&
       std::ranges::find(options.balance, Balance::measured) != options.balance.end())
     throw InputError{"--predict runs nothing for --balance measured to profile; give a --split"};
+  if (options.mode == Mode::infer && !options.recompute.empty())
+    throw InputError{"--mode infer has no backward to recompute for; leave out --recompute"};
   if (options.base.machine && options.fit)
     throw InputError{"--predict runs nothing for --fit to profile; leave out one of them"};
   const bool fits = options.fit || options.memory_limit > 0;

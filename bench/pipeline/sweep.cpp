@@ -20,6 +20,8 @@ struct Setup {
   ScheduleChoice schedule;
   pipeline::Lowering p2p{pipeline::Lowering::split};
   Balance balance{Balance::count};
+  Recompute recompute{Recompute::none};
+  bool sequence_parallel{false};
 
   [[nodiscard]] pipeline::Request request() const { return {pp, micro, chunks}; }
 };
@@ -34,7 +36,10 @@ std::vector<Setup> setups(const Options& options, int world_size) {
             for (const ScheduleChoice& schedule : schedule_choices(options))
               for (const pipeline::Lowering p2p : policies(options, schedule))
                 for (const Balance balance : options.balance)
-                  list.push_back({tp, dp, pp, micro, chunks, schedule, p2p, balance});
+                  for (const Recompute recompute : options.recompute)
+                    for (const bool sequence_parallel : options.base.sequence_parallel)
+                      list.push_back({tp, dp, pp, micro, chunks, schedule, p2p, balance, recompute,
+                                      sequence_parallel && tp > 1});
   return list;
 }
 
@@ -74,11 +79,13 @@ Case make_case(const Options& options, const ShapeChoice& choice, const Setup& s
   LayerConfig& layer = made.layer;
   layer.block = choice.block;
   layer.dtype = choice.dtype;
-  layer.accumulate_gradients = true;
+  layer.recompute = setup.recompute;
+  layer.tied_embeddings = options.tie_embeddings;
   layer.shape = shape_of(options.base, choice, setup.tp);
   layer.parallel.tp.size = setup.tp;
   layer.parallel.pp.size = setup.pp;
   layer.parallel.dp.size = setup.dp;
+  layer.parallel.sequence_parallel = setup.sequence_parallel;
   layer.parallel = layer.parallel.at(0, 0);
   PipelineConfig& run = layer.pipeline;
   run.schedule_name = setup.schedule.name;
@@ -98,7 +105,9 @@ Case make_case(const Options& options, const ShapeChoice& choice, const Setup& s
     if (schedule.lowering == pipeline::Lowering::none)
       schedule = pipeline::lower(schedule, setup.p2p);
     run.schedule = std::make_shared<const pipeline::Schedule>(std::move(schedule));
+    check_divisible(layer);  // again: now it has a schedule
   } catch (const InputError& error) {
+    run.schedule = nullptr;
     made.skip_reason = error.what();
   }
   return made;
@@ -134,6 +143,9 @@ void note_collapsed(const Options& options, Sweep& sweep) {
       }))
     sweep.notices.push_back(
         "schedules with one stage per rank have one row for all values of --chunks");
+  if (options.base.sequence_parallel != std::vector<bool>{false} &&
+      std::ranges::count(options.base.tp, 1) > 0)
+    sweep.notices.push_back("tp 1 splits no tokens: its rows have sequence parallelism off");
 }
 
 }  // namespace

@@ -47,6 +47,10 @@ std::string others_of(const Case& config) {
     parts.push_back(is_known ? fmt::format("measured {}", fmt::join(layer.pipeline.blocks, "+"))
                              : config.balance);
   }
+  if (layer.recompute != Recompute::none)
+    parts.push_back(message("recompute ", name_of(layer.recompute)));
+  if (layer.tied_embeddings) parts.emplace_back("tied");
+  if (layer.parallel.sequence_parallel) parts.emplace_back("sp");
   return parts.empty() ? std::string{} : fmt::format(" [{}]", fmt::join(parts, ", "));
 }
 

@@ -62,6 +62,8 @@ TEST(PipelineColumns, TellRowsApart) {
   EXPECT_EQ(cell("p2p", result), "split");
   EXPECT_EQ(cell("balance", result), "count");
   EXPECT_EQ(cell("split", result), "2+1+1+1+1+2");
+  EXPECT_EQ(cell("recompute", result), "none");
+  EXPECT_EQ(cell("tied_embeddings", result), "false");
   EXPECT_EQ(cell("layers", result), "8");
   EXPECT_EQ(cell("group_size", result), "6");
   EXPECT_EQ(cell("cp", result), "no such column");
@@ -79,15 +81,30 @@ TEST(PipelineColumns, AMeasuredSplitIsNoKeyAndAGivenOneIs) {
   EXPECT_NE(row_key({first.result, run}), row_key({second.result, run}));
 }
 
+TEST(PipelineColumns, RecomputationAndTiesAreKeys) {
+  const RunIdentity run{"id", "cpu", "threads", Tool::pp};
+  const std::string key = row_key({row().result, run});
+  Result changed = row().result;
+  changed.config.layer.recompute = Recompute::full;
+  EXPECT_NE(row_key({changed, run}), key);
+  changed = row().result;
+  changed.config.layer.tied_embeddings = true;
+  EXPECT_NE(row_key({changed, run}), key);
+}
+
 TEST(PipelineTable, RowsThatColumnsShowAsEqualAreToldApart) {
   std::ostringstream out;
   Table table{out, false};
   Outcome merged = row();
   merged.result.config.p2p = "merged";
   merged.result.config.balance = "measured";
+  LayerConfig& layer = merged.result.config.layer;
+  layer.recompute = Recompute::full;
+  layer.tied_embeddings = layer.parallel.sequence_parallel = true;
   table.add(merged);
-  EXPECT_THAT(out.str(),
-              AllOf(HasSubstr("zb-v "), HasSubstr("compute_bound [merged, measured 2+1+1+1+1+2]")));
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("zb-v "),
+                               HasSubstr("compute_bound [merged, measured 2+1+1+1+1+2, recompute "
+                                         "full, tied, sp]")));
 }
 
 TEST(PipelineTable, SkippedRowsSayWhy) {

@@ -44,7 +44,8 @@ TEST(PipelineSweep, ACaseHasAllThatAPipelineNeeds) {
   const LayerConfig& layer = sweep.cases.front().layer;
   EXPECT_EQ(layer.block, BlockKind::model);
   EXPECT_EQ(sweep.cases.front().phase, Phase::step);
-  EXPECT_TRUE(layer.accumulate_gradients);
+  EXPECT_EQ(layer.recompute, Recompute::none);
+  EXPECT_FALSE(layer.tied_embeddings);
   EXPECT_EQ(layer.parallel.num_ranks(), 12);
   EXPECT_EQ(layer.parallel.pp.stride, 2);
   EXPECT_EQ(layer.parallel.dp.stride, 6);
@@ -108,6 +109,43 @@ TEST(PipelineSweep, WhatMeansNothingIsOneRow) {
               ElementsAre("1f1b pp 1 m 8", "1f1b pp 2 m 8", "1f1b pp 2 m 8 merged"));
 }
 
+TEST(PipelineSweep, RecomputationIsForSchedulesWithWholeBackwards) {
+  const Sweep sweep = sweep_of({"--schedule", "1f1b,zb-h1,dualpipe-v", "--recompute",
+                                "none,selective,full", "--tie-embeddings", "on"},
+                               3);
+  EXPECT_THAT(
+      rows_of(sweep),
+      ElementsAre("1f1b pp 3 m 8 tied", "1f1b pp 3 m 8 recompute selective tied",
+                  "1f1b pp 3 m 8 recompute full tied", "zb-h1 pp 3 m 8 tied",
+                  "zb-h1 pp 3 m 8 recompute selective tied -",
+                  "zb-h1 pp 3 m 8 recompute full tied -", "dualpipe-v pp 3 x 2 chunks m 8 tied",
+                  "dualpipe-v pp 3 x 2 chunks m 8 recompute selective tied -",
+                  "dualpipe-v pp 3 x 2 chunks m 8 recompute full tied -"));
+  EXPECT_THAT(sweep.cases[4].skip_reason,
+              HasSubstr("recompute selective: zb-h1 has weight gradients apart (0W"));
+  EXPECT_THAT(sweep.cases[8].skip_reason,
+              HasSubstr("try recompute none, or gpipe, 1f1b or interleaved"));
+  for (const Case& made : sweep.cases) {
+    EXPECT_EQ(made.layer.is_pipeline(), made.skip_reason.empty()) << describe(made);
+    EXPECT_TRUE(made.layer.tied_embeddings);
+  }
+  EXPECT_NE(cost_key(sweep.cases[0]), cost_key(sweep.cases[2]));
+}
+
+TEST(PipelineSweep, SequenceParallelismNeedsTensorParallelism) {
+  const Sweep sweep = sweep_of({"--tp", "1,3", "--pp", "2", "--sequence-parallel", "off,on",
+                                "--hidden", "384", "--seq", "96", "--vocab", "96"},
+                               6);
+  std::vector<std::string> rows;
+  for (const Case& made : sweep.cases) rows.push_back(describe_split(made.layer.parallel));
+  EXPECT_THAT(rows, ElementsAre("tp 1", "tp 3", "tp 3 sp"));
+  EXPECT_THAT(sweep.notices, Contains(HasSubstr("tp 1 splits no tokens")));
+  EXPECT_THAT(problem_of({"--tp", "3", "--pp", "2", "--sequence-parallel", "on", "--hidden", "384",
+                          "--seq", "100", "--vocab", "96"},
+                         6),
+              HasSubstr("seq 100 is not divisible by tp 3"));
+}
+
 TEST(PipelineSweep, MessagesAreLoweredAsAsked) {
   const Sweep sweep = sweep_of({"--p2p", "merged,split"}, 3);
   ASSERT_EQ(sweep.cases.size(), 2U);
@@ -130,6 +168,8 @@ TEST(PipelineSweep, EveryRuleNamesValueAndWayOut) {
   expect({"--schedule", "interleaved", "--microbatches", "2"}, 3, "3 or more");
   expect({"--schedule", "interleaved", "--chunks", "1"}, 2, "--chunks 2 or more");
   expect({"--schedule", "zb-v", "--chunks", "3"}, 2, "--chunks 2");
+  expect({"--schedule", "zb-v", "--recompute", "full"}, 2,
+         "recompute full: zb-v has weight gradients apart");
   expect({"--split", "4,4"}, 3, "split 4,4 is for 2 stages, and there are 3; try 3,3,2");
   expect({"--split", "4,5"}, 2, "split 4,5 adds up to 9, not to the 8 layers");
   expect({"--hidden", "1000"}, 2, "hidden 1000 is not a multiple of 128");

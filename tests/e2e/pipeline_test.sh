@@ -120,6 +120,29 @@ fitted_to_measured_times() {
   has out 'ms: embedding [0-9.]+ \+ .*; block .*; head .*; message [0-9.]+'
 }
 
+recomputation_and_tied_embeddings() {
+  expect 0 "$PROGRAM" --ranks 3 --layers 6 "${tiny[@]}" --schedule 1f1b,interleaved --microbatches 6 \
+    --recompute none,selective,full --tie-embeddings on --out run
+  rows run 6
+  rows_are_right run
+  all_are tied_embeddings run true
+  all_are check_exact run true
+  [ "$(column recompute run | tr '\n' ' ')" = "none selective full none selective full " ] || fail recompute
+  # More memory for activations, fewer operations, and the other way round.
+  paste <(column rank_activation_bytes run | cut -d+ -f1) <(column flops_hw run) <(column flops_model_causal run) |
+    awk '{ if (NR % 3 != 1 && ($1 >= bytes || $2 <= flops || $3 != model)) exit 1
+           bytes = $1; flops = $2; model = $3 }' || fail "bytes and operations of recomputation"
+  expect 2 "$PROGRAM" --ranks 3 --layers 6 "${tiny[@]}" --schedule zb-v --recompute full
+  has err 'recompute full: zb-v has weight gradients apart'
+}
+sequence_parallelism_inside_a_stage() {
+  expect 0 "$PROGRAM" --ranks 4 "${tiny[@]}" --pp 2 --tp 2 --schedule 1f1b,zb-v --sequence-parallel off,on \
+    --kv-heads 1 --positions learned --out run
+  rows run 4
+  rows_are_right run
+  [ "$(column sp run | tr '\n' ' ')" = "false true false true " ] || fail "sp"
+}
+
 resume_skips_finished_rows() {
   expect 0 "$PROGRAM" --ranks 2 "${tiny[@]}" --out run
   rows run 1

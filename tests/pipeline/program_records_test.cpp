@@ -35,6 +35,36 @@ TEST(PipelineRecords, AreFreeOfRacesMatchedAndWithoutDeadlock) {
   for (const PipelineCase& c : test::all_schedules({1, 2, 3, 4}, {4, 6, 8})) expect_clean(c);
 }
 
+/// Recomputation, tied embeddings, sequence parallelism, shared KV heads.
+void add_options(std::vector<PipelineCase>& cases) {
+  const auto add = [&](ScheduleKind kind, int ranks, int tp, int dp, const auto& change) {
+    cases.push_back(pipeline_case(kind, {.ranks = ranks, .micro = 6}, Lowering::split, tp, dp));
+    change(cases.back().config);
+  };
+  for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+    const auto recomputes = [&](LayerConfig& config) { config.recompute = recompute; };
+    add(ScheduleKind::one_f_one_b, 3, 1, 1, recomputes);
+    add(ScheduleKind::interleaved, 3, 2, 1, recomputes);
+  }
+  const auto ties = [](LayerConfig& config) { config.tied_embeddings = true; };
+  add(ScheduleKind::one_f_one_b, 3, 1, 1, ties);
+  add(ScheduleKind::interleaved, 2, 2, 2, ties);
+  add(ScheduleKind::zb_v, 3, 1, 2, ties);
+  add(ScheduleKind::dualpipe, 2, 2, 2, ties);
+  const auto splits_tokens = [](LayerConfig& config) {
+    config.parallel.sequence_parallel = true;
+    config.shape.positions = Positions::learned;
+    config.shape.kv_heads = 1;
+  };
+  add(ScheduleKind::zb_v, 3, 2, 1, splits_tokens);
+  add(ScheduleKind::dualpipe, 2, 2, 2, splits_tokens);
+  add(ScheduleKind::one_f_one_b, 2, 2, 2, [&](LayerConfig& config) {
+    splits_tokens(config);
+    ties(config);
+    config.recompute = Recompute::full;
+  });
+}
+
 /// TP inside, copies outside, uneven stages, fewer micro-batches than stages.
 std::vector<PipelineCase> variants() {
   std::vector<PipelineCase> cases;
@@ -55,6 +85,7 @@ std::vector<PipelineCase> variants() {
   cases.back().config.shape.mlp = MlpKind::swiglu;
   cases.back().config.shape.norm = NormKind::rms;
   cases.back().config.dtype = DType::bf16;
+  add_options(cases);
   return cases;
 }
 
@@ -67,6 +98,11 @@ TEST(PipelineRecords, EveryFenceIsNeeded) {
   std::vector<PipelineCase> cases = test::all_schedules({2, 3}, {4});
   cases.push_back(
       pipeline_case(ScheduleKind::one_f_one_b, {.ranks = 2, .micro = 4}, Lowering::split, 1, 2));
+  for (const ScheduleKind kind : {ScheduleKind::one_f_one_b, ScheduleKind::interleaved}) {
+    cases.push_back(pipeline_case(kind, {.ranks = 3, .micro = 6}));
+    cases.back().config.tied_embeddings = true;
+    cases.back().config.recompute = Recompute::full;
+  }
   int num_deleted = 0;
   for (const PipelineCase& c : cases) {
     const RecordedSteps steps{c, 3};
@@ -110,7 +146,7 @@ TEST(PipelineRecords, CommunicationEqualsTheFormula) {
 }
 
 /// The model's FLOPs of every micro-batch, plus the recomputed attention: 2.5 instead of 2 times
-/// the forward.
+/// the forward; plus what --recompute does again.
 TEST(PipelineRecords, FlopsEqualTheFormula) {
   for (const PipelineCase& c : variants()) {
     double executed = 0;
@@ -120,8 +156,26 @@ TEST(PipelineRecords, FlopsEqualTheFormula) {
     const double pairs = 6.0 * 7 / 2 * static_cast<double>(shape.batch);
     const double core = 4.0 * static_cast<double>(shape.query_width() * shape.layers) * pairs *
                         c.config.num_micro();
-    EXPECT_DOUBLE_EQ(executed, model_flops(c.on(0), Phase::step).causal + 0.5 * core) << c;
+    const double logits = 2.0 * static_cast<double>(shape.tokens() * shape.hidden * shape.vocab) *
+                          c.config.num_micro();
+    double again = 0;
+    if (c.config.recompute == Recompute::selective) again = core;
+    if (c.config.recompute == Recompute::full)
+      again = model_flops(c.on(0), Phase::forward).causal - logits;
+    EXPECT_DOUBLE_EQ(executed, model_flops(c.on(0), Phase::step).causal + 0.5 * core + again) << c;
   }
+}
+
+TEST(PipelineTies, EndsAreApartUnlessOneRankHoldsBoth) {
+  const auto ends = [](ScheduleKind kind, int rank) {
+    const PipelineCase c = pipeline_case(kind, {.ranks = 4, .micro = 8}, Lowering::split, 2);
+    return ends_of_tie(c.on(rank)).to_string();
+  };
+  EXPECT_EQ(ends(ScheduleKind::one_f_one_b, 1), "pp[1,7]");
+  EXPECT_EQ(ends(ScheduleKind::interleaved, 6), "pp[0,6]");
+  EXPECT_EQ(ends(ScheduleKind::one_f_one_b, 2), "pp[2]");
+  EXPECT_EQ(ends(ScheduleKind::zb_v, 1), "pp[1]");
+  EXPECT_EQ(ends(ScheduleKind::dualpipe, 6), "pp[6]");
 }
 
 /// Every weight of the model is held once per copy, or twice by DualPipe; every micro-batch begins
@@ -213,14 +267,28 @@ TEST(PipelineInput, WhatAPipelineDoesNotOfferIsRefused) {
     return message_of(c.on(0));
   };
   EXPECT_EQ(with([](LayerConfig&) {}), "none");
-  EXPECT_THAT(with([](LayerConfig& config) { config.parallel.sequence_parallel = true; }),
-              testing::HasSubstr("--sp with tp 2"));
   EXPECT_THAT(with([](LayerConfig& config) { config.parallel.context.cp.size = 2; }),
               testing::HasSubstr("cp 2"));
-  EXPECT_THAT(with([](LayerConfig& config) { config.shape.kv_heads = 1; }),
-              testing::HasSubstr("kv_heads 1"));
   EXPECT_THAT(with([](LayerConfig& config) { config.block = BlockKind::block; }),
               testing::HasSubstr("block"));
+}
+
+TEST(PipelineInput, WeightGradientsThatComeLaterAllowNoRecomputation) {
+  for (const Recompute recompute : {Recompute::selective, Recompute::full})
+    for (const PipelineCase& c : test::all_schedules({1, 2, 3, 4}, {8})) {
+      LayerConfig config = c.on(0);
+      config.recompute = recompute;
+      const std::string name = c.config.pipeline.schedule_name;
+      const bool is_whole = name == "gpipe" || name == "1f1b" || name == "interleaved";
+      if (is_whole)
+        EXPECT_EQ(message_of(config), "none") << c;
+      else
+        EXPECT_THAT(message_of(config),
+                    testing::AllOf(testing::HasSubstr(message("recompute ", name_of(recompute))),
+                                   testing::HasSubstr(name + " has weight gradients apart"),
+                                   testing::HasSubstr("try recompute none, or gpipe, 1f1b")))
+            << c;
+    }
 }
 
 }  // namespace

@@ -5,9 +5,13 @@
 #include "core/cpu/transport_threads.hpp"
 #include "core/launch.hpp"
 #include "layers/check.hpp"
+#include "layers/pipeline/split.hpp"
 #include "tests/pipeline/programs.hpp"
 
 #include <gmock/gmock.h>
+
+#include <map>
+#include <mutex>
 
 namespace shardmark {
 namespace {
@@ -91,6 +95,140 @@ TEST(PipelineValues, OfOtherKindsOfModelsEqualOneRank) {
   expect_equal_to_serial(c, true);
   c.config.shape.positions = Positions::rotary;
   expect_equal_to_serial(c, true);
+}
+
+/// What backward computes again is what forward had made, to the bit.
+TEST(PipelineValues, RecomputationChangesNothing) {
+  for (const Recompute recompute : {Recompute::selective, Recompute::full})
+    for (const ScheduleKind kind :
+         {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved})
+      for (const int ranks : {1, 2, 3}) {
+        PipelineCase c = pipeline_case(kind, {.ranks = ranks, .micro = 6});
+        c.config.recompute = recompute;
+        set_blocks(c, std::vector<std::int64_t>(c.config.pipeline.blocks.size(), 2));
+        expect_equal_to_serial(c, true);
+      }
+}
+
+TEST(PipelineValues, OfTiedEmbeddingsEqualOneRank) {
+  const auto expect = [](PipelineCase c, bool bitwise) {
+    c.config.tied_embeddings = true;
+    expect_equal_to_serial(c, bitwise);
+  };
+  for (const ScheduleKind kind :
+       {ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_v})
+    for (const int ranks : {1, 2, 3})
+      expect(pipeline_case(kind, {.ranks = ranks, .micro = 6}), true);
+  for (const ScheduleKind kind :
+       {ScheduleKind::one_f_one_b, ScheduleKind::zb_v, ScheduleKind::dualpipe})
+    expect(pipeline_case(kind, {.ranks = 2, .micro = 4}, Lowering::split, 2, 2), false);
+}
+
+TEST(PipelineValues, WithSequenceParallelismEqualOneRank) {
+  const auto expect = [](PipelineCase c) {
+    c.config.parallel.sequence_parallel = true;
+    c.config.shape.positions = Positions::learned;
+    expect_equal_to_serial(c, false);
+  };
+  for (const ScheduleKind kind :
+       {ScheduleKind::one_f_one_b, ScheduleKind::zb_v, ScheduleKind::dualpipe})
+    expect(pipeline_case(kind, {.ranks = 2, .micro = 4}, Lowering::split, 2));
+  PipelineCase c =
+      pipeline_case(ScheduleKind::one_f_one_b, {.ranks = 2, .micro = 4}, Lowering::split, 2, 2);
+  c.config.recompute = Recompute::full;
+  c.config.tied_embeddings = true;
+  expect(c);
+  c = pipeline_case(ScheduleKind::gpipe, {.ranks = 1, .micro = 3}, Lowering::split, 3);
+  ModelShape& shape = c.config.shape;
+  shape.heads = shape.kv_heads = 6;
+  shape.hidden = 48;
+  shape.ffn = 66;
+  shape.vocab = 42;
+  expect(c);
+}
+
+TEST(PipelineValues, OfSharedKeyAndValueHeadsEqualOneRank) {
+  for (const bool sequence_parallel : {false, true}) {
+    PipelineCase c =
+        pipeline_case(ScheduleKind::zb_h1, {.ranks = 2, .micro = 4}, Lowering::split, 2);
+    c.config.shape.kv_heads = 1;
+    c.config.parallel.sequence_parallel = sequence_parallel;
+    expect_equal_to_serial(c, false);
+  }
+}
+
+/// Values of tensors by name.
+using Tensors = std::map<std::string, std::vector<float>>;
+
+/// Runs an iteration with `weights` in place of the generated ones. Of all ranks the weights and
+/// gradients of both ends of a tie; copies must be equal.
+Tensors ends_of_tie_after(const PipelineCase& c, const Tensors& weights) {
+  Tensors all;
+  std::mutex mutex;
+  run_threads(c.ranks(), [&](Transport& transport) {
+    transport.set_wait_policy({.yield = true, .timeout_s = 30});
+    Host host{transport};
+    const LayerConfig config = c.on(transport.rank());
+    connect_all(transport, record_program(config, Phase::step, 1).ops);
+    Rank rank{transport.rank(), c.mesh(), host.cpu};
+    const auto program = make_program(rank, config);
+    initialize(rank, *program, Values{Values::Kind::random, 7});
+    const NamedTensors tensors = program->tensors();
+    for (const NamedTensor& named : tensors)
+      if (const auto given = weights.find(named.name); given != weights.end())
+        rank.backend().write(named.tensor, given->second.data());
+    run_phase(*program, Phase::step);
+    rank.synchronize();
+    const std::lock_guard lock{mutex};
+    for (const NamedTensor& named : tensors)
+      if (named.name.starts_with("embedding/table") || named.name.starts_with("head/logits/")) {
+        const auto [place, is_new] =
+            all.try_emplace(named.name, read_f32(rank.backend(), named.tensor));
+        if (!is_new)
+          EXPECT_EQ(place->second, read_f32(rank.backend(), named.tensor))
+              << c << " rank " << rank.id() << ": " << named.name;
+      }
+  });
+  return all;
+}
+
+std::vector<float> transposed(const std::vector<float>& values, std::int64_t cols) {
+  const auto width = static_cast<std::size_t>(cols), height = values.size() / width;
+  std::vector<float> result(values.size());
+  for (std::size_t i = 0; i < height; ++i)
+    for (std::size_t j = 0; j < width; ++j) result[j * height + i] = values[i * width + j];
+  return result;
+}
+
+/// The model that is not tied, with the same values in the table and, transposed, in the head.
+TEST(PipelineValues, ATiedGradientIsTheSumOfBoth) {
+  const std::int64_t blocks = 6;
+  PipelineCase apart = pipeline_case(ScheduleKind::gpipe, {.ranks = 1, .micro = 6});
+  set_blocks(apart, {blocks});
+  PipelineCase whole = apart;
+  whole.config.tied_embeddings = true;
+  const std::vector<float> table = ends_of_tie_after(whole, {}).at("embedding/table");
+  const std::int64_t hidden = apart.config.shape.hidden, vocab = apart.config.shape.vocab;
+  const Tensors parts = ends_of_tie_after(
+      apart, {{"embedding/table", table}, {"head/logits/weight", transposed(table, hidden)}});
+  std::vector<float> expected = parts.at("embedding/table_grad");
+  const std::vector<float> of_head = transposed(parts.at("head/logits/weight_grad"), vocab);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NE(of_head[i], 0) << i;
+    expected[i] += of_head[i];
+  }
+
+  for (const ScheduleKind kind : {ScheduleKind::one_f_one_b, ScheduleKind::zb_v})
+    for (const int ranks : {1, 2, 3}) {
+      PipelineCase c = pipeline_case(kind, {.ranks = ranks, .micro = 6});
+      set_blocks(c, pipeline::split_evenly(blocks, c.schedule().num_stages));
+      c.config.tied_embeddings = true;
+      const Tensors tied = ends_of_tie_after(c, {});
+      EXPECT_EQ(tied.at("head/logits/weight"), table) << c;
+      for (const char* name : {"embedding/table_grad", "head/logits/weight_grad"})
+        for (std::size_t i = 0; i < expected.size(); ++i)
+          ASSERT_NEAR(tied.at(name)[i], expected[i], 1e-6) << c << ": " << name << ' ' << i;
+    }
 }
 
 /// Whether any rank of a pipeline with these steps finds a difference; matching sizes hide it from
