@@ -32,8 +32,8 @@ SCHEDULE_LOOKS = {"gpipe": (GREY, "o"), "1f1b": (BLUE, "s"), "interleaved": (SKY
                   "v-half": (PURPLE, ">"), "v-min": ("#6A3D9A", "p"),
                   "dualpipe": ("#B15928", "*"), "dualpipe-v": ("#444444", "X")}
 # Columns that tell figures apart.
-SHAPE = ["model", "dtype", "batch", "seq", "hidden", "heads", "layers", "vocab", "tp", "dp",
-         "world_size", "transport"]
+SHAPE = ["model", "dtype", "batch", "seq", "hidden", "heads", "layers", "vocab", "tp", "sp", "dp",
+         "recompute", "tied_embeddings", "world_size", "transport"]
 PARTS = [("pp_forward_us", "forward", BLUE), ("pp_backward_us", "backward", ORANGE),
          ("pp_input_us", "input gradient", SKY), ("pp_weight_us", "weight gradient", GREEN),
          ("pp_other_us", "other compute", "#444444"),
@@ -64,13 +64,16 @@ def describe(row):
     parts = [model, f"hidden {row['hidden']:g}", f"seq {row['seq']:g}", f"batch {row['batch']:g}",
              row["dtype"]]
     parts += [f"{axis} {row[axis]:g}" for axis in ("tp", "dp") if axis in row and row[axis] > 1]
+    parts += [text for flag, text in (("sp", "sp"), ("tied_embeddings", "tied")) if row.get(flag)]
     return ", ".join(parts + [f"{row['world_size']:g} ranks over {row['transport']}"])
 
 
 def label_of(row):
-    """interleaved x2 pp 2 m 8"""
+    """interleaved x2 pp 2 m 8 recompute full"""
     chunks = f" x{row['vpp']:g}" if row.get("vpp", 1) > 1 else ""
-    return f"{row['schedule']}{chunks} pp {row['pp']:g} m {row['microbatches']:g}"
+    again = row.get("recompute", "none")
+    return (f"{row['schedule']}{chunks} pp {row['pp']:g} m {row['microbatches']:g}"
+            + ("" if again == "none" else f" recompute {again}"))
 
 
 def look_of(schedule):
