@@ -57,7 +57,7 @@ def with_flags(table):
     """Booleans are `true` and `false` in the files; a row without a model has an empty name."""
     if "model" in table:
         table["model"] = table["model"].fillna("")
-    for flag in {"sp", "overlap", "in_place"} & set(table):
+    for flag in {"sp", "overlap", "in_place", "tied_embeddings"} & set(table):
         table[flag] = table[flag].astype(str).str.lower() == "true"
     return table
 
