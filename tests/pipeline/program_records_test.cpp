@@ -146,7 +146,8 @@ TEST(PipelineRecords, CommunicationEqualsTheFormula) {
 }
 
 /// The model's FLOPs of every micro-batch, plus the recomputed attention: 2.5 instead of 2 times
-/// the forward; plus what --recompute does again.
+/// the forward; plus what --recompute does again, and the keys and values of shared heads, which
+/// several ranks compute.
 TEST(PipelineRecords, FlopsEqualTheFormula) {
   for (const PipelineCase& c : variants()) {
     double executed = 0;
@@ -158,10 +159,15 @@ TEST(PipelineRecords, FlopsEqualTheFormula) {
                         c.config.num_micro();
     const double logits = 2.0 * static_cast<double>(shape.tokens() * shape.hidden * shape.vocab) *
                           c.config.num_micro();
-    double again = 0;
-    if (c.config.recompute == Recompute::selective) again = core;
+    const double copies = std::max<double>(0, c.config.parallel.tp.size - shape.kv_heads);
+    const double shared =
+        2.0 *
+        static_cast<double>(shape.tokens() * shape.hidden * 2 * shape.head_dim * shape.layers) *
+        copies * c.config.num_micro();
+    double again = 3 * shared;
+    if (c.config.recompute == Recompute::selective) again += core;
     if (c.config.recompute == Recompute::full)
-      again = model_flops(c.on(0), Phase::forward).causal - logits;
+      again += model_flops(c.on(0), Phase::forward).causal - logits + shared;
     EXPECT_DOUBLE_EQ(executed, model_flops(c.on(0), Phase::step).causal + 0.5 * core + again) << c;
   }
 }
