@@ -159,7 +159,8 @@ TEST(PipelineRecords, FlopsEqualTheFormula) {
                         c.config.num_micro();
     const double logits = 2.0 * static_cast<double>(shape.tokens() * shape.hidden * shape.vocab) *
                           c.config.num_micro();
-    const double copies = std::max<double>(0, c.config.parallel.tp.size - shape.kv_heads);
+    const auto copies =
+        static_cast<double>(std::max<std::int64_t>(0, c.config.parallel.tp.size - shape.kv_heads));
     const double shared =
         2.0 *
         static_cast<double>(shape.tokens() * shape.hidden * 2 * shape.head_dim * shape.layers) *
