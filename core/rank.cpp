@@ -21,6 +21,7 @@ Rank::Rank(int id, const Mesh& mesh, Backend& backend, OpSink* sink)
 
 Buffer Rank::allocate(const Shape& shape, DType dtype, Category category) {
   Tensor tensor{next_buffer_++, dtype, shape, 0, shape.cols(), nullptr};
+  if (category == omitted_) return Buffer{tensor};
   tensor.data = backend_.allocate(tensor.bytes(), category);
   if (sink_ != nullptr) sink_->on_memory({next_seq_, tensor.buffer, category, tensor.bytes()});
   return Buffer{*this, tensor, category};

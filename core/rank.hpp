@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -37,6 +38,20 @@ class Rank {
 
   /// A new contiguous buffer; its contents are unspecified. Not for timed regions.
   [[nodiscard]] Buffer allocate(const Shape& shape, DType dtype, Category category);
+
+  /// During its lifetime buffers of `category` get a shape but no memory: for programs without ops
+  /// that touch them, such as gradients in inference.
+  class Omission {
+   public:
+    Omission(Rank& rank, Category category) : rank_{rank} { rank_.omitted_ = category; }
+    Omission(const Omission&) = delete;
+    Omission& operator=(const Omission&) = delete;
+    ~Omission() { rank_.omitted_.reset(); }
+
+   private:
+    Rank& rank_;
+  };
+  [[nodiscard]] Omission omit(Category category) { return Omission{*this, category}; }
 
   /// The one seam: numbers the op, tells the sink, hands it to the backend. Use the functions of
   /// core/functions.hpp, which check shapes and then call this.
@@ -77,6 +92,7 @@ class Rank {
   Mesh mesh_;
   Backend& backend_;
   OpSink* sink_;
+  std::optional<Category> omitted_;
   std::uint32_t next_buffer_{1}, next_fence_, next_seq_{0};
   std::array<std::uint32_t, num_lanes> num_submitted_{};  ///< per lane, signals not counted
   std::array<std::array<std::uint32_t, num_lanes>, num_lanes> num_ordered_{};  ///< [lane][waiting]

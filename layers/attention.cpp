@@ -73,7 +73,8 @@ AttentionConfig attention_config(const LayerConfig& config) {
           .starts = shape.starts(),
           .dtype = config.dtype,
           .context = config.parallel.context,
-          .overlap = config.parallel.overlap};
+          .overlap = config.parallel.overlap,
+          .past = config.past};
 }
 
 AttentionLayer::AttentionLayer(Rank& rank, const LayerConfig& config, TokenScratch& scratch)
@@ -115,13 +116,33 @@ void AttentionLayer::rotate(Rank& rank, const Tensor& fused, bool inverse) const
   if (shape_.positions != Positions::rotary) return;
   const std::int64_t count = attention_.heads + attention_.kv_heads;
   const ContextParallel& context = attention_.context;
-  rope(rank, {fused.column_block(0, count * attention_.head_dim), shape_.seq / context.cp.size,
-              count, attention_.head_dim, shape_.rope_theta, inverse,
-              context.is_split() ? context.local_places(shape_.seq) : Places{}, attention_.starts});
+  const std::int64_t past = attention_.past, seq = attention_.seq;
+  Places places;
+  if (context.is_split()) places = context.local_places(seq);
+  if (past > 0) places = Places::all(past + seq).slice(past, seq);
+  rope(rank, {fused.column_block(0, count * attention_.head_dim), seq / context.cp.size, count,
+              attention_.head_dim, shape_.rope_theta, inverse, places, attention_.starts});
+}
+
+/// Puts keys and values of the new tokens behind the past ones.
+Heads AttentionLayer::with_cache(Rank& rank, const State& state) const {
+  const std::int64_t q = attention_.heads * attention_.head_dim;
+  const std::int64_t kv = attention_.kv_heads * attention_.head_dim;
+  const std::int64_t batch = attention_.batch, past = attention_.past, seq = attention_.seq;
+  SHARDMARK_CHECK(past == 0 || seq == 1, seq, " tokens at once behind cached ones");
+  const Tensor cache = state.cache;
+  // With a sequence as a row, its last token is a column block.
+  const Tensor latest =
+      past == 0 ? cache
+                : cache.reshape({batch, (past + 1) * 2 * kv}).column_block(past * 2 * kv, 2 * kv);
+  copy(rank, state.qkv_y.column_block(q, 2 * kv), latest);
+  return {state.qkv_y.column_block(0, q), cache.column_block(0, kv), cache.column_block(kv, kv)};
 }
 
 void AttentionLayer::run_core(Rank& rank, const State& state) const {
-  core_->forward(rank, *state.core->state, heads(state.qkv_y), state.core->o.tensor());
+  core_->forward(rank, *state.core->state,
+                 state.cache ? with_cache(rank, state) : heads(state.qkv_y),
+                 state.core->o.tensor());
 }
 
 Tensor AttentionLayer::forward(Rank& rank, State& state, const Tensor& x) const {
@@ -170,6 +191,27 @@ void AttentionLayer::list_state(const State& state, NamedTensors& into) const {
   into.push_back(column_tensor("o", state.core->o.tensor(), Role::activation, {part},
                                "softmax(query key^T / sqrt(head_dim)) value per head"));
   projection_.list_state(state.projection, into);
+}
+
+Buffer AttentionLayer::make_cache(Rank& rank) const {
+  return rank.allocate({attention_.batch * (attention_.past + attention_.seq),
+                        2 * attention_.kv_heads * attention_.head_dim},
+                       attention_.dtype, Category::activation);
+}
+
+void AttentionLayer::list_cache(const Tensor& cache, Role role, NamedTensors& into) const {
+  const Prefix prefix{into, "attention"};
+  // Keys and values lie in the cache as in the fused projection, behind whose queries they come.
+  std::vector<ShardPart> parts{qkv_.config().parts.begin() + 1, qkv_.config().parts.end()};
+  std::int64_t first = 0;
+  for (ShardPart& part : parts) {
+    part.of = "cache/" + part.of;
+    part.global_shape = {cache.rows(), shape_.kv_width()};
+    part.local_first = first;
+    part.init = Init{0, std::sqrt(3.0)};  // unit variance, as projections of normalised x have
+    first += part.count;
+  }
+  into.push_back(column_tensor("cache", cache, role, std::move(parts), "key and value of qkv/y"));
 }
 
 }  // namespace shardmark

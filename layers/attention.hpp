@@ -35,6 +35,8 @@ class AttentionLayer {
     Buffer dqkv;
     std::shared_ptr<CoreResult> core;
     bool recomputes_core{false};
+    /// Inference: from make_cache, of the request at hand. None: nothing is kept.
+    Tensor cache{};
   };
   AttentionLayer(Rank& rank, const LayerConfig& config, TokenScratch& scratch);
   [[nodiscard]] std::shared_ptr<CoreResult> make_core_result(Rank& rank) const;
@@ -48,7 +50,13 @@ class AttentionLayer {
   void list_weights(NamedTensors& into) const;
   void list_state(const State& state, NamedTensors& into) const;
 
+  /// Memory for keys and values of all tokens of a request, LayerConfig::past and later ones: a row
+  /// per token, sequence after sequence, columns [keys | values] of this rank's heads.
+  [[nodiscard]] Buffer make_cache(Rank& rank) const;
+  void list_cache(const Tensor& cache, Role role, NamedTensors& into) const;
+
  private:
+  [[nodiscard]] Heads with_cache(Rank& rank, const State& state) const;
   [[nodiscard]] Heads heads(const Tensor& fused) const;
   void rotate(Rank& rank, const Tensor& fused, bool inverse) const;
   void run_core(Rank& rank, const State& state) const;

@@ -8,13 +8,16 @@ namespace {
 class LocalAttention final : public AttentionCore {
  public:
   explicit LocalAttention(const AttentionConfig& config)
-      : config_{config}, places_{config_.context.group_places(config_.seq)} {
+      : config_{config},
+        keys_{config_.past > 0 ? Places::all(config_.past + config_.seq)
+                               : config_.context.group_places(config_.seq)},
+        queries_{config_.past > 0 ? keys_.slice(config_.past, config_.seq) : keys_} {
     SHARDMARK_CHECK(config_.context.ring_group().size == 1, "local attention to a split sequence");
   }
 
   std::unique_ptr<State> make_state(Rank& rank) const override {
     auto state = std::make_unique<LocalState>();
-    state->lse = rank.allocate({config_.batch, config_.heads, places_.count()}, DType::f32,
+    state->lse = rank.allocate({config_.batch, config_.heads, queries_.count()}, DType::f32,
                                Category::activation);
     return state;
   }
@@ -36,10 +39,10 @@ class LocalAttention final : public AttentionCore {
   static const Tensor& lse(const State& state) {
     return static_cast<const LocalState&>(state).lse.tensor();
   }
-  [[nodiscard]] AttentionShape shape() const { return attention_shape(config_, places_, places_); }
+  [[nodiscard]] AttentionShape shape() const { return attention_shape(config_, queries_, keys_); }
 
   AttentionConfig config_;
-  Places places_;
+  Places keys_, queries_;
 };
 
 }  // namespace

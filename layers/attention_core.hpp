@@ -29,6 +29,9 @@ struct AttentionConfig {
   DType dtype{DType::f32};
   ContextParallel context{};
   bool overlap{false};  ///< exchange behind compute; otherwise each waits for the other
+  /// Local attention only: tokens of each sequence before the queries', whose keys and values come
+  /// in front of theirs.
+  std::int64_t past{0};
 };
 
 /// Immutable; what a micro-batch needs between forward and backward is in its State. Communication

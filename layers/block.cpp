@@ -92,4 +92,9 @@ void TransformerBlock::list_state(const State& state, NamedTensors& into) const 
   list("x_grad", state.dx, Role::gradient, "x1_grad + norm1/x_grad");
 }
 
+void TransformerBlock::list_cache(const Tensor& cache, Role role, NamedTensors& into) const {
+  const Prefix prefix{into, name_};
+  attention_.list_cache(cache, role, into);
+}
+
 }  // namespace shardmark

@@ -42,6 +42,10 @@ class TransformerBlock {
   void list_weights(NamedTensors& into) const;
   void list_state(const State& state, NamedTensors& into) const;
 
+  /// Inference: keys and values of a request, see AttentionLayer.
+  [[nodiscard]] Buffer make_cache(Rank& rank) const { return attention_.make_cache(rank); }
+  void list_cache(const Tensor& cache, Role role, NamedTensors& into) const;
+
  private:
   LayerConfig config_;
   std::string name_;

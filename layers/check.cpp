@@ -108,6 +108,7 @@ bool has_exact_data(BlockKind block) {
 LayerConfig serial_config(LayerConfig config) {
   const int micro = config.num_micro();
   config.parallel = Parallel{};
+  if (config.inference) config.pipeline.blocks = {config.shape.layers};
   if (!config.is_pipeline()) return config;
   config.recompute = Recompute::none;
   const pipeline::Schedule in_turn =
@@ -216,9 +217,11 @@ LayerConfig reduced_config(const LayerConfig& config) {
   shape.vocab = 64 * tp;
   shrink_layers(small);
   shape.batch = std::min<std::int64_t>(shape.batch, 2);
+  constexpr int few_tokens = 3;  // the first, one after it, and the last
+  if (small.inference) small.inference->tokens = std::min(small.inference->tokens, few_tokens);
   constexpr std::int64_t tokens_alone = 512;
   const std::int64_t unit = std::lcm(token_unit(config.parallel), tp);
-  const bool alone = config.parallel.num_ranks() == 1 && !config.is_pipeline();
+  const bool alone = config.parallel.num_ranks() == 1 && !config.is_pipeline() && !config.inference;
   shrink_sequence(shape,
                   std::min(shape.seq, alone ? tokens_alone : 8 * unit * config.parallel.chunks));
   small.parallel.chunks = usable_chunks(small.tokens(), config.parallel.tp.size,
@@ -258,6 +261,9 @@ CheckResult check_against_serial(Rank& rank, const LayerConfig& config, Backend&
   if (config.is_pipeline())
     return run_and_compare(rank, config, serial_backend, random_values,
                            equals_serial_bitwise(config), tolerance);
+  if (config.inference && config.parallel.num_ranks() > 1)
+    return run_and_compare(rank, config, serial_backend, random_values,
+                           config.parallel.tp.size == 1, tolerance);
   ReferenceBackend reference;
   const bool against_f64 = config.parallel.tp.size == 1 || config.parallel.context.is_split();
   Backend& expected = against_f64 ? static_cast<Backend&>(reference) : serial_backend;

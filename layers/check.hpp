@@ -28,7 +28,7 @@ struct CheckResult {
 /// sharing, masks, kinds and dtype stay; widths and tokens shrink, window and packed sequences with
 /// them. At tp 1 up to 512 tokens of a sequence stay, so that matmuls pack their weights and
 /// attention works in several blocks as at full size. A pipeline keeps its schedule, and one block
-/// per stage or two where a stage has more than others.
+/// per stage or two where a stage has more than others; inference its requests, and a few tokens.
 [[nodiscard]] LayerConfig reduced_config(const LayerConfig& config);
 
 /// Runs forward and backward of `config` on `rank` and of the same block on one rank: with tp alone
@@ -40,6 +40,10 @@ struct CheckResult {
 /// A pipeline is compared with the whole model in one stage, on `serial_backend` and random data:
 /// weight gradients and losses, bitwise where each gradient adds up the micro-batches in ascending
 /// order on one rank (tp 1, dp 1, not DualPipe), else within the tolerance.
+///
+/// Inference on several ranks is compared with one rank on `serial_backend` and random data,
+/// bitwise at tp 1: caches, tokens, the last request's logits and every request's largest one. On
+/// one rank with a ReferenceBackend.
 ///
 /// Every rank of the group calls it; the groups are connected. Each rank judges its own part.
 [[nodiscard]] CheckResult check_against_serial(Rank& rank, const LayerConfig& config,

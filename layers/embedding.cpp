@@ -41,8 +41,9 @@ VocabParallelEmbedding::VocabParallelEmbedding(Rank& rank, const LayerConfig& co
   table_ = rank.allocate({rows_, shape.hidden}, config.dtype, Category::weight);
   dtable_ = rank.allocate({rows_, shape.hidden}, DType::f32, Category::gradient);
   if (shape.positions != Positions::learned) return;
-  positions_ = rank.allocate({shape.seq, shape.hidden}, config.dtype, Category::weight);
-  dpositions_ = rank.allocate({shape.seq, shape.hidden}, DType::f32, Category::gradient);
+  const Shape positions{config.past + shape.seq, shape.hidden};
+  positions_ = rank.allocate(positions, config.dtype, Category::weight);
+  dpositions_ = rank.allocate(positions, DType::f32, Category::gradient);
 }
 
 VocabParallelEmbedding::State VocabParallelEmbedding::make_state(Rank& rank) const {
@@ -123,10 +124,12 @@ void VocabParallelEmbedding::list_state(const State& state, NamedTensors& into) 
   const ModelShape& shape = config_.shape;
   into.push_back(replicated("ids", state.ids.tensor(), Role::input, "",
                             index_init(ExactRule::ids, shape.vocab)));
-  if (state.position_ids.tensor())
+  if (state.position_ids.tensor()) {
+    Init init = index_init(ExactRule::row_index, shape.seq);
+    init.center = static_cast<double>(config_.past);
     into.push_back(token_tensor(config_.parallel, "position_ids", state.position_ids.tensor(),
-                                shape.tokens(), Role::input, "",
-                                index_init(ExactRule::row_index, shape.seq)));
+                                shape.tokens(), Role::input, "", init));
+  }
   into.push_back(token_tensor(config_.parallel, "y", state.y.tensor(), shape.tokens(),
                               Role::activation, "table[ids] (+ positions[position_ids])"));
 }
@@ -148,22 +151,34 @@ VocabParallelHead::State VocabParallelHead::make_state(Rank& rank) const {
   return state;
 }
 
+void VocabParallelHead::reduce(Rank& rank, const Tensor& tensor, Reduction reduction) const {
+  const Group& tp = config_.parallel.tp;
+  if (tp.size == 1) return;
+  rank.order(Lane::compute, Lane::tp);
+  all_reduce(rank, tensor, tp, Lane::tp, reduction);
+  rank.order(Lane::tp, Lane::compute);
+}
+
+Tensor VocabParallelHead::logits(Rank& rank, State& state, const Tensor& x) const {
+  const Tensor logits_TV = linear_.forward(rank, state.logits, x);
+  row_max(rank, logits_TV, state.maximum.tensor());
+  reduce(rank, state.maximum.tensor(), Reduction::max);
+  return logits_TV;
+}
+
+Tensor VocabParallelHead::largest_logit(Rank& rank, State& state, const Tensor& x) const {
+  const auto scope = rank.scope("head");
+  (void)logits(rank, state, x);
+  return state.maximum.tensor();
+}
+
 Tensor VocabParallelHead::forward(Rank& rank, State& state, const Tensor& x) const {
   const auto scope = rank.scope("head");
-  const Group& tp = config_.parallel.tp;
   const Tensor maximum = state.maximum.tensor(), partials = state.partials.tensor();
-  const Tensor logits = linear_.forward(rank, state.logits, x);
-  const auto reduce = [&](const Tensor& tensor, Reduction reduction) {
-    if (tp.size == 1) return;
-    rank.order(Lane::compute, Lane::tp);
-    all_reduce(rank, tensor, tp, Lane::tp, reduction);
-    rank.order(Lane::tp, Lane::compute);
-  };
-  row_max(rank, logits, maximum);
-  reduce(maximum, Reduction::max);
-  cross_entropy_sum(rank,
-                    {logits, state.targets.tensor(), maximum, partials, tp.position * columns_});
-  reduce(partials, Reduction::sum);
+  const Tensor logits_TV = logits(rank, state, x);
+  cross_entropy_sum(rank, {logits_TV, state.targets.tensor(), maximum, partials,
+                           config_.parallel.tp.position * columns_});
+  reduce(rank, partials, Reduction::sum);
   cross_entropy_loss(rank, {maximum, partials, state.loss.tensor()});
   return state.loss.tensor();
 }

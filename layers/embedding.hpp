@@ -50,10 +50,16 @@ class VocabParallelHead {
   /// Returns the loss of every token.
   Tensor forward(Rank& rank, State& state, const Tensor& x) const;
   Tensor backward(Rank& rank, State& state, Part part) const;
+  /// Inference: returns the largest logit of every token, over all ranks. Targets are not used.
+  Tensor largest_logit(Rank& rank, State& state, const Tensor& x) const;
   void list_weights(NamedTensors& into) const;
   void list_state(const State& state, NamedTensors& into) const;
 
  private:
+  /// Of this rank; their maxima over all ranks go to the state.
+  Tensor logits(Rank& rank, State& state, const Tensor& x) const;
+  void reduce(Rank& rank, const Tensor& tensor, Reduction reduction) const;
+
   LayerConfig config_;
   std::int64_t columns_;
   ColumnParallelLinear linear_;

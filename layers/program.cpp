@@ -1,5 +1,6 @@
 #include "layers/program.hpp"
 
+#include "layers/inference_program.hpp"
 #include "layers/pipeline_program.hpp"
 #include "layers/stage.hpp"
 
@@ -256,6 +257,7 @@ RowParallelLinear::Config row_config(const LayerConfig& config) {
 std::unique_ptr<LayerProgram> make_program(Rank& rank, const LayerConfig& config) {
   check_divisible(config);
   if (config.is_pipeline()) return make_pipeline_program(rank, config);
+  if (config.inference) return make_inference_program(rank, config);
   const Boundary hidden{config.shape.hidden, Held::token_share};
   const Boundary split{config.shape.ffn, Held::column_share};
   const Boundary whole{config.shape.ffn, Held::whole};

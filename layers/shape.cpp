@@ -136,6 +136,22 @@ void check_pipeline(const LayerConfig& config) {
   check_recompute(config);
 }
 
+void check_inference(const LayerConfig& config) {
+  const InferenceConfig& run = *config.inference;
+  check_positive("requests", run.requests);
+  check_positive("tokens", run.tokens);
+  if (config.block != BlockKind::model)
+    throw InputError{
+        message("inference runs a model, not scope ", name_of(config.block), "; try scope model")};
+  if (config.parallel.sequence_parallel)
+    throw InputError{
+        "inference is not offered with sequence parallelism: a decode step has one token of a "
+        "sequence to split; leave it off"};
+  if (config.parallel.dp.size > 1)
+    throw InputError{message("inference on dp ", config.parallel.dp.size,
+                             ": its copies share nothing, so one says it all; try dp 1")};
+}
+
 /// What ranks sum after their weight gradients would hold earlier micro-batches again; a pipeline
 /// sums over tp once, behind the last one.
 void check_accumulation(const LayerConfig& config) {
@@ -245,6 +261,7 @@ void check_divisible(const LayerConfig& config) {
     check_divides("seq", shape.seq, "tp", tp);
   if (shape.positions == Positions::rotary) check_divides("head_dim", shape.head_dim, "", 2);
   if (config.is_pipeline()) check_pipeline(config);
+  if (config.inference) check_inference(config);
   if ((config.accumulate_gradients || config.is_pipeline()) &&
       config.block != BlockKind::attention_core)
     check_accumulation(config);

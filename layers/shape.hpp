@@ -86,6 +86,9 @@ struct InferenceConfig {
   InferenceStep step{InferenceStep::prefill};
   int requests{1};  ///< in flight at once
   int tokens{1};    ///< decode steps of each request in an iteration
+
+  /// Through every stage in an iteration.
+  [[nodiscard]] int num_passes() const { return requests * tokens; }
 };
 
 /// How a block is run on one rank.
@@ -103,6 +106,8 @@ struct LayerConfig {
   /// The head's matrix is the embedding's table: equal values, and one gradient, their sum.
   bool tied_embeddings{false};
   std::optional<InferenceConfig> inference{};  ///< none: training
+  /// Inference: tokens of each sequence before those of `shape`, whose keys and values are cached.
+  std::int64_t past{0};
 
   [[nodiscard]] bool is_pipeline() const { return pipeline.schedule != nullptr; }
   /// Micro-batches of an iteration, of all copies of the model.
@@ -123,7 +128,8 @@ struct LayerConfig {
 /// accumulate_gradients no sum over ranks may follow a weight gradient: no SP around norms,
 /// kv_heads a multiple of tp, no context parallelism. A pipeline makes such sums over tp at the end
 /// of an iteration. What its backward recomputes is gone before a weight gradient that comes later:
-/// then every backward must be one piece.
+/// then every backward must be one piece. Inference runs a model, without SP,
+/// context parallelism and copies.
 void check_divisible(const LayerConfig& config);
 /// What seq must be a multiple of, P = cp, r = parts of the order (P / Ulysses degree): P, zigzag
 /// lcm(2r, P), under SP the least common multiple of that and tp x P; without a split 1, or tp

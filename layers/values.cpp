@@ -85,7 +85,8 @@ float Values::exact(std::uint64_t key, const Init& init, const Shape& global, st
     case ExactRule::ids:
       return static_cast<float>(hash % static_cast<std::uint64_t>(init.limit));
     case ExactRule::row_index:
-      return static_cast<float>((vector ? col : row) % init.limit);
+      return static_cast<float>(init.center) +
+             static_cast<float>((vector ? col : row) % init.limit);
   }
   return 0.0F;
 }

@@ -19,7 +19,7 @@ enum class ExactRule : std::uint8_t {
   attention_value,  ///< sparse, but ignores the three columns of `positions`
   gradient_rows,    ///< -1, 0 or 1 in at most 16 rows
   ids,              ///< token ids, uniform in [0, limit)
-  row_index,        ///< row % limit
+  row_index,        ///< center + row % limit
 };
 
 /// How the first values of a tensor are made. Random data: uniform in center +- scale.

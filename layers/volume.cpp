@@ -1,6 +1,7 @@
 #include "layers/volume.hpp"
 
 #include "core/error.hpp"
+#include "layers/inference_program.hpp"
 #include "layers/pipeline_program.hpp"
 #include "layers/stage.hpp"
 
@@ -72,6 +73,23 @@ double stage_parameters(LayerConfig config, const StageRange& range) {
     elements += as_double(shape.seq) * h;
   if (range.has_head) elements += num_norm_vectors(shape) * h + table;
   return elements;
+}
+
+/// Forward passes, with logits of each sequence's last token only.
+ModelFlops inference_flops(const LayerConfig& config) {
+  const LayerConfig pass = pass_config(config);
+  const ModelShape& shape = pass.shape;
+  const double head = as_double(shape.hidden * shape.vocab);
+  const double dense = 2 * (as_double(shape.tokens()) * (matrix_elements(pass) - head) +
+                            as_double(shape.batch) * head);
+  const Places keys = Places::all(pass.past + shape.seq);
+  const Places queries = keys.slice(pass.past, shape.seq);
+  const std::vector<std::int64_t> starts = shape.starts();
+  const double per_pair = 4 * as_double(shape.batch * shape.query_width() * shape.layers);
+  const double visible = visible_pairs({shape.causal, shape.window, starts}, queries, keys);
+  const double passes = config.inference->num_passes();
+  return {passes * (dense + per_pair * visible),
+          passes * (dense + per_pair * as_double(queries.count() * keys.count()))};
 }
 
 /// Collects lines; knows t, S and which passes run.
@@ -218,6 +236,22 @@ class Counter {
     sum_tied();
   }
 
+  /// Everything that this rank communicates in inference. T is of a pass.
+  void inference() {
+    const int stage_number = config_.parallel.pp.position, pp = config_.parallel.pp.size;
+    times_ = config_.inference->num_passes();
+    times_of_ = "passes";
+    StageRange range = stage_range(config_, stage_number);
+    const bool has_head = std::exchange(range.has_head, false);
+    stage(range);
+    const double per_sequence = as_double(shape().batch) * 4;
+    const auto [bytes, formula] = tokens_hidden();
+    if (has_head) reduce("logits forward: all-reduce of the maxima", {per_sequence, "b*4"});
+    if (has_head && pp > 1) add("token to the first stage", per_sequence, "b*4");
+    if (!has_head)
+      add(message("stage ", stage_number, " forward: result to the next stage"), bytes, formula);
+  }
+
   [[nodiscard]] std::vector<VolumeLine> take() { return std::move(lines_); }
 
  private:
@@ -353,19 +387,26 @@ class Counter {
   }
   void add(const std::string& what, double bytes, const std::string& formula) {
     if (bytes * times_ <= 0) return;
-    lines_.push_back({what, times_ == 1 ? formula : message(times_, " micro-batches * ", formula),
+    lines_.push_back({what, times_ == 1 ? formula : message(times_, ' ', times_of_, " * ", formula),
                       times_ * bytes});
   }
 
   const LayerConfig& config_;
   bool forward_, backward_;
-  int times_{1};  ///< micro-batches that do what is added
+  int times_{1};  ///< micro-batches or passes that do what is added
+  std::string_view times_of_{"micro-batches"};
   std::vector<VolumeLine> lines_;
 };
 
 }  // namespace
 
 std::vector<VolumeLine> communication_volume(const LayerConfig& config, Phase phase) {
+  if (config.inference) {
+    const LayerConfig pass = pass_config(config);
+    Counter counter{pass, Phase::forward};
+    counter.inference();
+    return counter.take();
+  }
   Counter counter{config, phase};
   switch (config.block) {
     case BlockKind::linear_column:
@@ -405,6 +446,7 @@ double total_bytes(const std::vector<VolumeLine>& lines) {
 }
 
 ModelFlops model_flops(const LayerConfig& config, Phase phase) {
+  if (config.inference) return inference_flops(config);
   const ModelShape& shape = config.shape;
   const double tokens = as_double(shape.tokens() * config.num_micro());
   const double dense = 2 * tokens * matrix_elements(config);

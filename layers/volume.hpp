@@ -28,7 +28,8 @@ struct VolumeLine {
 /// projections 2Th(2q + 2kv) + MLP 2c Th ffn (c = 2, SwiGLU 3) + attention a T s q with a = 4 for
 /// `full` and exactly 2(s+1)/s for `causal`; logits 2ThV once per model. `causal` counts what the
 /// masks leave: with a window or packed sequences 4 x q x batch x visible pairs (core/places.hpp);
-/// without causal masks and these it is `full`.
+/// without causal masks and these it is `full`. Inference has forward passes only, and logits 2bhV
+/// a pass: of the last token of each sequence.
 struct ModelFlops {
   double causal{0}, full{0};
 };

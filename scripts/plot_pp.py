@@ -10,6 +10,8 @@ Reads results.csv, run.json and the timeline (columns: results/README.md), and w
                  same op times and the formula
   pipeline_split where the window goes: F, B, I, W, exposed communication, waiting, drain
   stages_*       what each stage computes for a micro-batch, per split of the blocks
+  ttft_*, time_per_token_*   rows of --mode infer: time to the first token and time per token
+                 against pp and tp, tokens per second against the requests at once
 Only rows with status `ok` are drawn. A plot whose axis has a single value, or that has no rows, is
 left out, with a line that says so.
 """
@@ -46,8 +48,14 @@ PARTS = [("pp_forward_us", "forward", BLUE), ("pp_backward_us", "backward", ORAN
 MAX_PANELS = 10
 
 
+def infers(rows):
+    """Which rows are of --mode infer; earlier files have no such column."""
+    return rows["mode"] == "infer" if "mode" in rows else pd.Series(False, index=rows.index)
+
+
 class PipelineRun(plot.Run):
-    """`timed`: the rows of the timeline, in its order, those that failed a check included."""
+    """`rows` of training and `inference`; `timed`: the rows of the timeline, in its order, those
+    that failed a check included."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -56,6 +64,8 @@ class PipelineRun(plot.Run):
                           "shardmark-pp; plot.py draws those of shardmark-tp")
         rows = plot.with_flags(pd.read_csv(folder / "results.csv"))
         self.timed = rows[rows["time_us_p50"].notna()].reset_index(drop=True)
+        self.inference = self.rows[infers(self.rows)]
+        self.rows = self.rows[~infers(self.rows)]
 
 
 def describe(row):
@@ -161,7 +171,11 @@ def plot_gantt(run, out):
     if not windows:
         print("gantt: left out, the folder has no timeline")
         return
-    timed = run.timed[run.timed.index.isin(list(windows)) & (run.timed["status"] == "ok")]
+    timed = run.timed[run.timed.index.isin(list(windows)) & (run.timed["status"] == "ok")
+                      & ~infers(run.timed)]
+    if timed.empty:
+        print("gantt: left out, no row has a schedule")
+        return
     for suffix, rows in groups(timed, SHAPE + ["pp"]):
         rows = rows.sort_values("microbatches").drop_duplicates(["schedule", "vpp"], keep="last")
         rows = rows.sort_index().head(MAX_PANELS)
@@ -243,6 +257,9 @@ def plot_bubble(run, out):
 
 
 def plot_pipeline_split(run, out):
+    if run.rows.empty:
+        print("pipeline_split: left out, no row has a schedule")
+        return
     for suffix, rows in groups(run.rows, SHAPE):
         rows = rows.head(32)
         figure, axes = plt.subplots(figsize=(10.5, 1.8 + 0.32 * len(rows)))
@@ -307,6 +324,87 @@ def plot_stages(run, out):
         print("stages: left out, no schedule has rows of two splits")
 
 
+STEPS = {"prefill": ("ttft_us", "ttft", "time to the first token"),
+         "decode": ("time_per_token_us", "time_per_token", "time per token")}
+DEGREES = {"pp": ("tp", BLUE), "tp": ("pp", VERMILION)}  # the other degree is 1
+LINES = ["-", "--", ":", "-."]
+
+
+def fastest(rows, keys, column):
+    """{key: the smallest value}, over splits into stages."""
+    return rows.groupby(keys)[column].min()
+
+
+def inference_title(rows, column, name):
+    """What a single request (or the fewest) gains from tp over pp on the most ranks."""
+    few = rows[rows["microbatches"] == rows["microbatches"].min()]
+    for ranks in sorted((few["pp"] * few["tp"]).unique(), reverse=True):
+        pp, tp = (few[(few[axis] == ranks) & (few[other] == 1)][column].min()
+                  for axis, (other, _) in DEGREES.items())
+        if ranks > 1 and pp > 0 and tp > 0:
+            number = few["microbatches"].iloc[0]
+            return (f"{name.capitalize()}: {tp / 1e3:.3g} ms at tp {ranks}, {pp / 1e3:.3g} ms at "
+                    f"pp {ranks}, with {number} request{'' if number == 1 else 's'}")
+    return f"{name.capitalize()} against pp and tp"
+
+
+def draw_latency(axes, rows, column, handles):
+    for axis, (other, colour) in DEGREES.items():
+        line = fastest(rows[rows[other] == 1], ["microbatches", axis], column) / 1e3
+        for number, requests in enumerate(sorted(rows["microbatches"].unique())):
+            if requests not in line.index.get_level_values(0):
+                continue
+            points = line[requests]
+            label = f"{axis}, {requests} request{'' if requests == 1 else 's'}"
+            handles[label], = axes.plot(points.index, points.values, color=colour, marker="o",
+                                        linestyle=LINES[number % len(LINES)], markersize=5)
+    axes.set_xticks(sorted(set(rows["pp"]) | set(rows["tp"])))
+    axes.set_xlabel("pp or tp, the other is 1")
+    axes.set_ylim(bottom=0)
+    plot.tidy(axes)
+
+
+def draw_throughput(axes, rows):
+    for (pp, tp), part in rows.groupby(["pp", "tp"]):
+        best = part.groupby("microbatches")["tokens_per_s"].max()
+        colour = GREY if pp == tp else BLUE if pp > tp else VERMILION
+        axes.plot(best.index, best.values, color=colour, marker="s", markersize=5)
+        axes.annotate(f"pp {pp} tp {tp}", (best.index[-1], best.values[-1]), fontsize=7.5,
+                      xytext=(5, 0), textcoords="offset points", va="center")
+    axes.set_xscale("log", base=2)
+    ticks = sorted(rows["microbatches"].unique())
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.margins(x=0.15)
+    axes.set_xlabel("requests at once")
+    axes.set_ylabel("tokens/s, all requests")
+    axes.set_ylim(bottom=0)
+    plot.tidy(axes)
+
+
+def plot_inference(run, out):
+    if run.inference.empty:
+        print("inference: left out, no row is of --mode infer")
+        return
+    for step, (column, file_name, name) in STEPS.items():
+        of_step = run.inference[run.inference["step"] == step]
+        if of_step.empty:
+            continue
+        for suffix, rows in groups(of_step, [key for key in SHAPE if key != "tp"] + ["tokens"]):
+            figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.9))
+            handles = {}
+            draw_latency(left, rows, column, handles)
+            left.set_ylabel(f"{name}, ms")
+            draw_throughput(right, rows)
+            first = rows.iloc[0].copy()
+            first["tp"] = 1  # varies
+            plot.save(run, out, figure, f"{file_name}{suffix}",
+                      inference_title(rows, column, name),
+                      f"{describe(first)}, {step}. Medians; requests take turns, a request has "
+                      f"{first['batch']:g} sequence(s). Tokens/s: "
+                      + ("of the prompts." if step == "prefill" else "new ones."), handles)
+
+
 if __name__ == "__main__":
     plot.draw_runs(__doc__, lambda runs: PipelineRun(runs[0]),
-                   [plot_gantt, plot_bubble, plot_pipeline_split, plot_stages])
+                   [plot_gantt, plot_bubble, plot_pipeline_split, plot_stages, plot_inference])

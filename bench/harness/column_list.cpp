@@ -30,6 +30,11 @@ const Parallel& parallel(const Row& row) { return layer(row).parallel; }
 const ContextParallel& context(const Row& row) { return parallel(row).context; }
 const PipelineConfig& pipeline(const Row& row) { return layer(row).pipeline; }
 
+bool decodes(const Row& row) {
+  const auto& run = layer(row).inference;
+  return run && run->step == InferenceStep::decode;
+}
+
 std::string joined(const std::vector<std::int64_t>& numbers) {
   std::string all;
   for (const std::int64_t number : numbers) {
@@ -63,13 +68,20 @@ std::vector<Column> identity_columns() {
        key, [](R r) { return text(name_of(layer(r).block)); }},
       {"phase", "", "fwd, bwd, or step (both, no optimizer)", key,
        [](R r) { return text(name_of(r.result.config.phase)); }},
+      {"mode", "", "train, or infer (forward passes of requests)", key,
+       [](R r) { return text(layer(r).inference ? "infer" : "train"); }, Of::pp},
+      {"step", "", "inference: prefill or decode", key,
+       [](R r) { return layer(r).inference ? text(name_of(layer(r).inference->step)) : ""; },
+       Of::pp},
+      {"tokens", "", "decode: tokens of each request in an iteration", key,
+       [](R r) { return decodes(r) ? text(layer(r).inference->tokens) : ""; }, Of::pp},
       {"schedule", "", "order of forwards and backwards, or the file that it is from", key,
        [](R r) { return text(pipeline(r).schedule_name); }, Of::pp},
       {"pp", "ranks", "pipeline degree", key, [](R r) { return text(parallel(r).pp.size); },
        Of::pp},
       {"vpp", "", "stages of a rank (chunks)", key, [](R r) { return text(pipeline(r).chunks); },
        Of::pp},
-      {"microbatches", "", "micro-batches of an iteration", key,
+      {"microbatches", "", "micro-batches of an iteration; inference: requests at once", key,
        [](R r) { return text(pipeline(r).micro); }, Of::pp},
       {"dp", "ranks", "copies of the pipeline, whose gradients are summed", key,
        [](R r) { return text(parallel(r).dp.size); }, Of::pp},

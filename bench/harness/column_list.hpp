@@ -14,6 +14,7 @@ namespace shardmark::bench {
 [[nodiscard]] std::vector<Column> shape_columns();
 [[nodiscard]] std::vector<Column> time_columns();
 [[nodiscard]] std::vector<Column> pipeline_columns();
+[[nodiscard]] std::vector<Column> inference_columns();
 [[nodiscard]] std::vector<Column> rate_columns();
 [[nodiscard]] std::vector<Column> quality_columns();
 

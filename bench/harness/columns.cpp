@@ -15,7 +15,7 @@ std::vector<Column> columns_of(Tool tool) {
   const unsigned mine = 1U << static_cast<unsigned>(tool);
   std::vector<Column> all;
   for (auto part : {identity_columns(), shape_columns(), time_columns(), pipeline_columns(),
-                    rate_columns(), quality_columns()})
+                    inference_columns(), rate_columns(), quality_columns()})
     std::ranges::copy_if(part, std::back_inserter(all), [&](const Column& column) {
       return (static_cast<unsigned>(column.of) & mine) != 0;
     });

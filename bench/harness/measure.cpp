@@ -380,6 +380,8 @@ class Runner::Measurement {
     result().exchange_us = time_on(outcome_.traces[worst_rank], Lane::cp);
     result().transfer_us = waiting.transfer_us;
     result().wait_us = waiting.wait_us;
+    if (config_.layer.inference)
+      result().inference = inference_times(config_.layer, outcome_.traces);
   }
 
   void finish() {

@@ -17,7 +17,6 @@ std::int64_t bytes_of_rank(const LayerConfig& config, Phase phase, int num_threa
 
 /// The largest of all ranks': stages differ.
 std::int64_t bytes_of_busiest(const LayerConfig& config, Phase phase, int num_threads) {
-  if (!config.is_pipeline()) return bytes_of_rank(config, phase, num_threads);
   const Parallel& parallel = config.parallel;
   const int ranks_per_position = parallel.num_model_ranks() / parallel.pp.size;
   std::int64_t most = 0;
@@ -48,6 +47,7 @@ MemoryEstimate estimate_memory(const Case& config, const RunnerOptions& options,
     LayerConfig serial = config.layer;
     serial.parallel = Parallel{};
     serial.pipeline = {};
+    serial.pipeline.blocks = {serial.shape.layers};
     // The comparison runs both programs, step by step, before the timed one is built.
     const std::int64_t both = bytes_of_rank(serial, Phase::step, options.threads_per_rank) +
                               bytes_of_busiest(config.layer, Phase::step, options.threads_per_rank);
@@ -76,7 +76,7 @@ void skip_what_does_not_fit(std::vector<Case>& cases, const RunnerOptions& optio
         usable_check_mode(options.check, ranks) == CheckMode::full ? " with --check full" : "",
         static_cast<double>(limit_bytes) / GB,
         config.layer.parallel.context.is_split() ? "cp"
-        : config.layer.is_pipeline()             ? "pp"
+        : config.layer.parallel.pp.size > 1      ? "pp"
                                                  : "tp");
   }
 }

@@ -199,6 +199,7 @@ Outcome predict_row(const Case& config, const Machine& machine, const RunnerOpti
     const Replay replay = predict(programs.lists, machine, programs.folding).replay;
     fill_pipeline(config.layer, programs, replay, result);
     fill_times(programs, replay, row);
+    if (config.layer.inference) result.inference = inference_times(config.layer, row.traces);
     const Verdict verdict = judge(result, options.thresholds, inputs);
     result.verdict = verdict.name;
     result.verdict_reason = verdict.reason;

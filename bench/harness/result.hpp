@@ -1,5 +1,6 @@
 #pragma once
 
+#include "bench/harness/inference_times.hpp"
 #include "bench/harness/pipeline_times.hpp"
 #include "core/record.hpp"
 #include "core/types.hpp"
@@ -93,6 +94,7 @@ struct Result {
   double flops_model_causal{0}, flops_model_full{0};  ///< over all ranks of one replica
   double flops_observed{0};                           ///< executed by one rank (the first)
   std::optional<PipelineTimes> pipeline;              ///< of a pipeline that was profiled
+  std::optional<InferenceTimes> inference;            ///< of inference that was profiled
   Peak peak;
   CheckResult check;
   CheckMode check_mode{CheckMode::reduced};

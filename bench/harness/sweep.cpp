@@ -141,6 +141,15 @@ std::string particulars(const Case& config) {
   return text;
 }
 
+std::string describe_inference(const Case& config) {
+  const InferenceConfig& run = *config.layer.inference;
+  std::string text =
+      message(name_of(run.step), " pp ", config.layer.parallel.pp.size, " requests ", run.requests);
+  if (run.step == InferenceStep::decode) text += message(" tokens ", run.tokens);
+  if (config.balance != "count") text += message(" balance ", config.balance);
+  return text;
+}
+
 /// Attention alone has heads, but no hidden width.
 std::string heads_of(const ModelShape& shape) {
   return message(
@@ -219,6 +228,7 @@ std::string describe_split(const Parallel& parallel) {
 
 std::string describe_pipeline(const Case& config) {
   const PipelineConfig& pipeline = config.layer.pipeline;
+  if (config.layer.inference) return describe_inference(config);
   if (pipeline.schedule_name.empty()) return {};
   const Parallel& parallel = config.layer.parallel;
   std::string text = message(pipeline.schedule_name, " pp ", parallel.pp.size);

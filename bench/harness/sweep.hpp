@@ -30,8 +30,8 @@ void fail_if_nothing_runs(const Sweep& sweep);
 [[nodiscard]] std::string describe_shape(const Case& config);
 /// "tp 2 sp overlap", "cp 4 ring zigzag tp 2 overlap"
 [[nodiscard]] std::string describe_split(const Parallel& parallel);
-/// "1f1b pp 2 x 2 chunks m 8 dp 2 merged"; empty without a pipeline. Tells rows of one shape and tp
-/// apart.
+/// "1f1b pp 2 x 2 chunks m 8 dp 2 merged", "decode pp 2 requests 4 tokens 32"; empty without a
+/// pipeline. Tells rows of one shape and tp apart.
 [[nodiscard]] std::string describe_pipeline(const Case& config);
 /// Shape and split.
 [[nodiscard]] std::string describe(const Case& config);

@@ -14,6 +14,7 @@ std::string_view remedy(const Result& result, const VerdictThresholds& limits) {
   if (result.oversubscribed)
     return "there are more ranks than cores, so they take turns; start fewer";
   if (result.pipeline) return "try --balance measured, or --split with fewer blocks for it";
+  if (result.config.layer.inference) return "try --split with fewer blocks for it";
   if (result.balance() > limits.imbalance_ratio)
     return "the masks give it more to do; try --order zigzag or striped";
   return "look for other load on its core, or pin the ranks";
@@ -34,7 +35,24 @@ std::optional<Verdict> imbalanced(const Result& result, const VerdictThresholds&
                   remedy(result, limits))};
 }
 
+/// Of inference over several stages: the bubble is whatever ranks do not compute.
+std::optional<Verdict> stages_wait(const Result& result, const VerdictThresholds& limits) {
+  const LayerConfig& layer = result.config.layer;
+  double idle_pct = 0;
+  for (const TimeSplit& split : result.splits)
+    idle_pct += 100 * (1 - split.comp_us / std::max(split.window_us, 1e-9)) /
+                static_cast<double>(result.splits.size());
+  if (layer.parallel.pp.size == 1 || idle_pct <= limits.bubble_pct) return std::nullopt;
+  const int requests = layer.inference->requests, stages = layer.parallel.pp.size;
+  return Verdict{"bubble_bound",
+                 fmt::format("ranks compute nothing for {:.1f} % of the window (limit {:g} %): {} "
+                             "request{} for {} stages; try --microbatches {}, or tp instead of pp",
+                             idle_pct, limits.bubble_pct, requests, requests == 1 ? "" : "s",
+                             stages, std::max(2 * requests, stages))};
+}
+
 std::optional<Verdict> bubble_bound(const Result& result, const VerdictThresholds& limits) {
+  if (result.config.layer.inference) return stages_wait(result, limits);
   if (!result.pipeline) return std::nullopt;
   const Bubble& bubble = result.pipeline->measured;
   if (100 * bubble.of_total <= limits.bubble_pct) return std::nullopt;
@@ -60,6 +78,8 @@ std::string advice(const Result& result) {
   if (result.pipeline)
     return parallel.dp.size > 1 ? "try more --microbatches: gradients are summed once for all"
                                 : "try a larger hidden size, or a schedule with fewer --chunks";
+  if (result.config.layer.inference)
+    return "try pp instead of tp, a larger --batch or a larger hidden size";
   if (!parallel.overlap) return "try --overlap on";
   if (parallel.context.is_split())
     return "try a longer sequence, another --kind, or fewer cp (--advise says which)";

@@ -30,12 +30,15 @@ constexpr const char* examples =
     "  shardmark-pp --schedule zb-h1 --pp 3 --print-schedule csv > mine.csv\n"
     "  mpirun -n 3 shardmark-pp --schedule-file mine.csv\n"
     "      edit a schedule and run it\n"
+    "  mpirun -n 2 shardmark-pp --mode infer --tp 1,2 --microbatches 1,2,4\n"
+    "      time to first token and per token: pp 2 against tp 2, one request and several at once\n"
     "  shardmark-pp --dry-run --model gpt3-175b --pp 16 --tp 8 --microbatches 32\n"
     "      operations, FLOPs, bytes and memory of each rank; nothing is executed\n"
     "Exit code: 0 done, 1 a row failed or an error, 2 bad input, 128 + signal interrupted.";
 
 constexpr std::int64_t default_layers = 8, default_hidden = 512, default_seq = 256,
                        default_vocab = 1024;
+constexpr int default_tokens = 32;
 
 void add_model_options(CommandLine& line, Options& all) {
   bench::Options& options = all.base;
@@ -109,7 +112,9 @@ void add_schedule_options(CommandLine& line, Options& options) {
                throw InputError{message(option, ' ', text, ": ", error.what())};
              }
            });
-  line.add("--microbatches", {"N,...", "micro-batches of an iteration", "8", "4,8,16"},
+  line.add("--microbatches",
+           {"N,...", "micro-batches of an iteration; --mode infer: requests at once",
+            "8; infer: 1,4", "4,8,16"},
            set_counts(options.micro));
   line.add("--chunks",
            {"N,...", "stages of a rank, for schedules that have several (interleaved; V shapes: 2)",
@@ -209,8 +214,45 @@ void check_file(const Options& options) {
                            name_of(schedule.lowering), "; leave out --p2p")};
 }
 
+/// Throws if an option is given that the other mode is for.
+void check_mode(const Options& options) {
+  const auto refuse = [](std::string_view name, std::string_view why) {
+    throw InputError{message(name, ' ', why, "; leave out ", name)};
+  };
+  const auto is_given = [](const auto& list) { return !list.empty(); };
+  const bool shards_tokens = options.base.sequence_parallel != std::vector{false};
+  if (options.mode == Mode::train) {
+    if (is_given(options.steps)) refuse("--step", "is for --mode infer");
+    if (options.tokens > 0) refuse("--tokens", "is for --mode infer");
+    return;
+  }
+  for (const auto& [given, name] : {std::pair{is_given(options.kinds), "--schedule"},
+                                    {options.file != nullptr, "--schedule-file"},
+                                    {is_given(options.chunks), "--chunks"},
+                                    {is_given(options.p2p), "--p2p"},
+                                    {is_given(options.recompute), "--recompute"},
+                                    {options.fit, "--fit"},
+                                    {options.memory_limit > 0, "--memory-limit"},
+                                    {options.print.has_value(), "--print-schedule"},
+                                    {options.tie_embeddings, "--tie-embeddings"},
+                                    {shards_tokens, "--sequence-parallel"},
+                                    {!options.base.dump.empty(), "--dump"}})
+    if (given)
+      refuse(name,
+             "is about training; --mode infer has forward passes only, of one stage per rank");
+  if (options.dp != std::vector{1})
+    refuse("--dp", "makes copies of a pipeline, which share nothing in --mode infer");
+  if (std::ranges::find(options.balance, Balance::measured) != options.balance.end())
+    throw InputError{
+        "--balance measured profiles forward and backward, and --mode infer has forward passes "
+        "only; give a --split"};
+  if (options.tokens > 0 && options.steps == std::vector{InferenceStep::prefill})
+    refuse("--tokens", "is for --step decode, and prefill makes one");
+}
+
 void check(const Options& options) {
   check_contradictions(options.base);
+  check_mode(options);
   for (const std::string& model : options.base.models) (void)find_model(model);
   check_file(options);
   if (!options.split.empty() && !options.balance.empty())
@@ -240,8 +282,11 @@ void check(const Options& options) {
 
 void set_defaults(Options& options) {
   bench::Options& base = options.base;
+  const bool infers = options.mode == Mode::infer;
   if (options.kinds.empty() && !options.file) options.kinds = {pipeline::ScheduleKind::one_f_one_b};
+  if (options.micro.empty() && infers) options.micro = {1, 4};
   if (options.micro.empty()) options.micro = {options.file ? options.file->schedule.num_micro : 8};
+  if (options.tokens == 0) options.tokens = default_tokens;
   if (options.chunks.empty()) options.chunks = {0};
   if (options.balance.empty())
     options.balance = {options.split.empty() ? Balance::count : Balance::given};

@@ -40,7 +40,7 @@ struct Options {
 
   Mode mode{Mode::train};
   std::vector<InferenceStep> steps;  ///< of Mode::infer
-  int tokens{32};                    ///< of Mode::infer: decode steps of a request in an iteration
+  int tokens{0};                     ///< of Mode::infer: decode steps of a request in an iteration
   bool fit{false};      ///< zero-bubble schedules: for measured times instead of equal ones
   int memory_limit{0};  ///< of them: activations of a rank; 0: each schedule's own
 

@@ -2,6 +2,7 @@
 
 #include "bench/harness/dry_run.hpp"
 #include "bench/harness/run.hpp"
+#include "bench/pipeline/inference.hpp"
 #include "bench/pipeline/sweep.hpp"
 #include "bench/pipeline/table.hpp"
 #include "core/launch.hpp"
@@ -25,6 +26,15 @@ std::vector<Rebalanced> rebalanced_cases(const Sweep& sweep, const MeasuredTimes
     if (made.skip_reason.empty() && made.balance == "measured")
       changes.push_back(rebalanced(made, times.at(cost_key(made)).costs()));
   return changes;
+}
+
+template <class AnyTable>
+Sinks show(const bench::Options& options, const Transport& transport, const Sweep& rows) {
+  auto table = std::make_unique<AnyTable>(std::cout, options.verbose);
+  table->begin(options, transport, rows.notices);
+  Sinks sinks;
+  sinks.push_back(std::move(table));
+  return sinks;
 }
 
 }  // namespace
@@ -55,16 +65,12 @@ int run(const Options& options, const std::vector<std::string>& command_line,
   }
   LayerBench bench;
   bench.expand = [&sweep](int) { return sweep; };
-  bench.show = [](const bench::Options& given, const Transport& ranks, const Sweep& rows) {
-    auto table = std::make_unique<Table>(std::cout, given.verbose);
-    table->begin(given, ranks, rows.notices);
-    Sinks sinks;
-    sinks.push_back(std::move(table));
-    return sinks;
-  };
-  bench.summarize = [&changes](std::span<const Result>) {
+  bench.show = options.mode == Mode::infer ? show<InferenceTable> : show<Table>;
+  bench.summarize = [&changes](std::span<const Result> results) {
     auto summary = nlohmann::ordered_json::object();
     if (!changes.empty()) summary["balance"] = to_json(changes);
+    if (const auto comparisons = compare_tp_with_pp(results); !comparisons.empty())
+      summary["tp_against_pp"] = to_json(comparisons);
     return summary;
   };
   return bench::run(bench, base, command_line, transport);

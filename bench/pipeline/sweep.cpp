@@ -22,11 +22,30 @@ struct Setup {
   Balance balance{Balance::count};
   Recompute recompute{Recompute::none};
   bool sequence_parallel{false};
+  std::optional<InferenceConfig> inference{};  ///< without a schedule then
 
   [[nodiscard]] pipeline::Request request() const { return {pp, micro, chunks}; }
 };
 
+std::vector<Setup> inference_setups(const Options& options, int world_size) {
+  std::vector<Setup> list;
+  for (const InferenceStep step : options.steps)
+    for (const int tp : options.base.tp)
+      for (const int pp : pp_degrees(options, tp, 1, world_size))
+        for (const int requests : options.micro)
+          for (const Balance balance : options.balance) {
+            Setup& setup = list.emplace_back();
+            setup.tp = tp;
+            setup.pp = pp;
+            setup.micro = requests;
+            setup.balance = balance;
+            setup.inference = {step, requests, step == InferenceStep::decode ? options.tokens : 1};
+          }
+  return list;
+}
+
 std::vector<Setup> setups(const Options& options, int world_size) {
+  if (options.mode == Mode::infer) return inference_setups(options, world_size);
   std::vector<Setup> list;
   for (const int tp : options.base.tp)
     for (const int dp : options.dp)
@@ -38,8 +57,17 @@ std::vector<Setup> setups(const Options& options, int world_size) {
                 for (const Balance balance : options.balance)
                   for (const Recompute recompute : options.recompute)
                     for (const bool sequence_parallel : options.base.sequence_parallel)
-                      list.push_back({tp, dp, pp, micro, chunks, schedule, p2p, balance, recompute,
-                                      sequence_parallel && tp > 1});
+                      list.push_back({tp,
+                                      dp,
+                                      pp,
+                                      micro,
+                                      chunks,
+                                      schedule,
+                                      p2p,
+                                      balance,
+                                      recompute,
+                                      sequence_parallel && tp > 1,
+                                      {}});
   return list;
 }
 
@@ -57,16 +85,30 @@ std::string balance_of(const Options& options, Balance balance) {
   return balance == Balance::measured ? "measured" : "count";
 }
 
-std::vector<std::int64_t> blocks_of(const Options& options, const Setup& setup, const Case& made,
-                                    const pipeline::Schedule& schedule,
-                                    const MeasuredTimes& times) {
-  const std::int64_t layers = made.layer.shape.layers;
+std::vector<std::int64_t> blocks_of(const Options& options, const Setup& setup, std::int64_t layers,
+                                    int num_stages) {
   if (setup.balance == Balance::given)
-    return pipeline::check_split(options.split, layers, schedule.num_stages);
+    return pipeline::check_split(options.split, layers, num_stages);
+  return pipeline::split_evenly(layers, num_stages);
+}
+
+void set_schedule(const Options& options, const Setup& setup, const MeasuredTimes& times,
+                  Case& made) {
+  PipelineConfig& run = made.layer.pipeline;
+  const std::int64_t layers = made.layer.shape.layers;
+  pipeline::Schedule schedule = make_schedule(options, setup.schedule, setup.request());
   const auto measured = times.find(cost_key(made));
-  if (setup.balance == Balance::measured && measured != times.end())
-    return pipeline::split_by_cost(measured->second.costs(), layers, sharing_of(schedule));
-  return pipeline::split_evenly(layers, schedule.num_stages);
+  const bool is_measured = measured != times.end();
+  if (setup.balance == Balance::measured && is_measured)
+    run.blocks = pipeline::split_by_cost(measured->second.costs(), layers, sharing_of(schedule));
+  else
+    run.blocks = blocks_of(options, setup, layers, schedule.num_stages);
+  if (options.fit && setup.schedule.is_fitted && is_measured)
+    schedule = make_schedule(options, setup.schedule, setup.request(),
+                             measured->second.durations(run.blocks));
+  if (schedule.lowering == pipeline::Lowering::none)
+    schedule = pipeline::lower(schedule, setup.p2p);
+  run.schedule = std::make_shared<const pipeline::Schedule>(std::move(schedule));
 }
 
 Case make_case(const Options& options, const ShapeChoice& choice, const Setup& setup,
@@ -88,23 +130,24 @@ Case make_case(const Options& options, const ShapeChoice& choice, const Setup& s
   layer.parallel.sequence_parallel = setup.sequence_parallel;
   layer.parallel = layer.parallel.at(0, 0);
   PipelineConfig& run = layer.pipeline;
-  run.schedule_name = setup.schedule.name;
-  run.chunks = num_chunks(options, setup.schedule, setup.request());
   run.micro = setup.micro;
+  if (setup.inference) {
+    made.phase = Phase::forward;
+    layer.inference = setup.inference;
+  } else {
+    layer.accumulate_gradients = true;
+    run.schedule_name = setup.schedule.name;
+    run.chunks = num_chunks(options, setup.schedule, setup.request());
+  }
   try {
     check_heads(choice, layer.shape);
     check_magnitude(layer);
     if (must_fit) check_world(setup, world_size);
     check_divisible(layer);
-    pipeline::Schedule schedule = make_schedule(options, setup.schedule, setup.request());
-    run.blocks = blocks_of(options, setup, made, schedule, times);
-    const auto measured = times.find(cost_key(made));
-    if (options.fit && setup.schedule.is_fitted && measured != times.end())
-      schedule = make_schedule(options, setup.schedule, setup.request(),
-                               measured->second.durations(run.blocks));
-    if (schedule.lowering == pipeline::Lowering::none)
-      schedule = pipeline::lower(schedule, setup.p2p);
-    run.schedule = std::make_shared<const pipeline::Schedule>(std::move(schedule));
+    if (setup.inference)
+      run.blocks = blocks_of(options, setup, layer.shape.layers, setup.pp);
+    else
+      set_schedule(options, setup, times, made);
     check_divisible(layer);  // again: now it has a schedule
   } catch (const InputError& error) {
     run.schedule = nullptr;

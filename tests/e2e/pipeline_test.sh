@@ -143,6 +143,61 @@ sequence_parallelism_inside_a_stage() {
   [ "$(column sp run | tr '\n' ' ')" = "false true false true " ] || fail "sp"
 }
 
+# Both steps on all ranks as pp and as tp, one request and more than stages.
+inference=(--mode infer --heads 6 --hidden 48 --ffn 96 --seq 16 --vocab 96 --layers 6 --batch 2
+  --tokens 3 "${brief[@]}")
+inference_is_right() {
+  local ranks=$1
+  rows run 8
+  [ "$(column status run | sort -u)" = ok ] || fail "a row is not ok: $(column reason run | sort -u)"
+  all_are check run pass
+  all_are mode run infer
+  all_are phase run fwd
+  diff <(column bytes_analytic run) <(column bytes_observed run) || fail "formula and count differ"
+  [ "$(paste -d' ' <(column step run) <(column pp run) <(column tp run) <(column microbatches run) | tr '\n' ',')" = \
+    "prefill $ranks 1 1,prefill $ranks 1 4,prefill 1 $ranks 1,prefill 1 $ranks 4,decode $ranks 1 1,decode $ranks 1 4,decode 1 $ranks 1,decode 1 $ranks 4," ] ||
+    fail "rows"
+  paste -d, <(column step run) <(column ttft_us run) <(column time_per_token_us run) <(column tokens_per_s run) |
+    awk -F, '{ if (($1 == "prefill") != ($2 > 0) || ($1 == "decode") != ($3 > 0) || $4 <= 0) exit 1 }' ||
+    fail "a time is missing"
+  paste -d, <(column pp run) <(column microbatches run) <(column hop_us run) |
+    awk -F, '{ if (($1 > 1 && $2 == 1) != ($3 != "")) exit 1 }' || fail "hop_us"
+  has out "[pt]p $ranks is [0-9.]+x as fast per token at 1 request; [pt]p $ranks gives [0-9.]+x the tokens/s"
+  has run/run.json '"tp_against_pp"'
+}
+inference_on_two_threads() {
+  expect 0 "$PROGRAM" --ranks 2 --tp 1,2 "${inference[@]}" --out run
+  inference_is_right 2
+  [ "$(column kv_cache_bytes run | sort -n | head -1)" -eq $((3 * 2 * 16 * 2 * 48 * 4)) ] || fail "kv_cache_bytes"
+  expect 0 "$PROGRAM" --ranks 2 --tp 1,2 "${inference[@]}" --microbatches 1,4,5 --step decode --out run --resume
+  has out '4 of 6 rows are in run/results.csv already'
+  rows run 10
+}
+inference_on_three_threads() {
+  expect 0 "$PROGRAM" --ranks 3 --tp 1,3 "${inference[@]}" --positions rotary --kv-heads 3 --out run
+  inference_is_right 3
+  expect 0 "$PROGRAM" --ranks 3 "${inference[@]}" --split 1,2,3 --step decode --dtype bf16 --out split
+  all_are check split pass
+  all_are split split 1+2+3
+}
+inference_on_three_mpi_ranks() {
+  expect 0 mpi 3 --tp 1,3 "${inference[@]}" --out run
+  inference_is_right 3
+}
+inference_without_ranks() {
+  expect 0 "$PROGRAM" --dry-run --pp 1,4 --tp 1,2 "${inference[@]}"
+  [ "$(grep -c 'no race, all collectives match, no deadlock' out)" -eq 16 ] || fail "a check is missing"
+  has out 'decode pp 4 requests 4 tokens 3 tp 2'
+  expect 0 "$PROGRAM" --predict h100-sxm-8 --mode infer --model llama3-70b --dtype bf16 --seq 2k --tp 1,8 \
+    --microbatches 1,8 --tokens 2 --out run
+  rows run 8
+  has out 'tp 8 is [0-9.]+x as fast per token at 1 request; pp 8 gives [0-9.]+x the tokens/s from'
+  expect 2 "$PROGRAM" --mode infer --schedule 1f1b
+  has err '--schedule is about training'
+  expect 2 "$PROGRAM" --mode infer --ranks 3 --layers 2
+  has err '2 layers for 3 stages'
+}
+
 resume_skips_finished_rows() {
   expect 0 "$PROGRAM" --ranks 2 "${tiny[@]}" --out run
   rows run 1
