@@ -30,6 +30,16 @@ std::string joined(const Items& items, const Value& value) {
   return all;
 }
 
+/// Of each place in the pipeline.
+std::string of_places(R r, int InFlight::*number) {
+  if (!r.result.pipeline) return {};
+  return joined(in_flight(*r.result.pipeline, r.result.config.layer),
+                [number](const InFlight& place) { return place.*number; });
+}
+std::string of_ranks(R r, double RankWork::*number) {
+  return joined(r.result.work, [number](const RankWork& work) { return work.*number; });
+}
+
 std::vector<Column> bubble_columns() {
   return {
       {"bubble_us", "us",
@@ -144,18 +154,19 @@ std::vector<Column> detail_columns() {
       {"peak_inflight", "",
        "by the schedule: activations (of a stage and micro-batch) that each rank of the pipeline "
        "holds at most, from a forward to its W or B, joined by '+'",
-       measured,
-       [](R r) {
-         const auto& schedule = r.result.config.layer.pipeline.schedule;
-         return schedule ? joined(peak_in_flight(*schedule), [](int peak) { return peak; })
-                         : std::string{};
-       },
-       Of::pp},
-      {"rank_activation_bytes", "bytes", "activations of each rank, joined by '+'", measured,
-       [](R r) {
-         return joined(r.result.work, [](const RankWork& work) { return work.activation_bytes; });
-       },
-       Of::pp},
+       measured, [](R r) { return of_places(r, &InFlight::claimed); }, Of::pp},
+      {"peak_inflight_measured", "",
+       "the same in the profiled iterations: from the start of a forward's first kernel to the end "
+       "of the last one of its W or B; above peak_inflight the row fails",
+       measured, [](R r) { return of_places(r, &InFlight::measured); }, Of::pp},
+      {"rank_activation_bytes", "bytes",
+       "activations of each rank as allocated, joined by '+': of micro-batches in flight and of "
+       "those that are still being sent, tensors between stages, ids, targets and losses of all",
+       measured, [](R r) { return of_ranks(r, &RankWork::activation_bytes); }, Of::pp},
+      {"rank_activation_claim_bytes", "bytes",
+       "by the schedule: activations of a micro-batch in a stage, summed over those that each rank "
+       "holds at most, joined by '+'",
+       measured, [](R r) { return of_ranks(r, &RankWork::activation_claim_bytes); }, Of::pp},
   };
 }
 

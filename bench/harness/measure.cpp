@@ -126,7 +126,7 @@ class Runner::Measurement {
     connect_all(transport_, record_program(layer_, Phase::step, options_.threads_per_rank).ops);
     if (const Group group = latency_group(layer_.parallel); group.size > 1)
       transport_.connect(group, probe_lane);
-    work_ = work_of(recording);
+    work_ = work_of(recording, layer_);
     result().mem_predicted_bytes = recording.tensor_bytes + recording.workspace_bytes;
     runner_.arena_.prefault(result().mem_predicted_bytes);
   }
@@ -415,12 +415,21 @@ class Runner::Measurement {
         fail(message("rank ", rank, ": the parts of the window leave ", split.residual_us, " of ",
                      split.window_us, " us unexplained (limit 0.1 %)"));
     }
-    if (result().pipeline && !result().pipeline->problem.empty()) fail(result().pipeline->problem);
+    judge_pipeline(fail);
     const bool plans = !options_.plans.algorithms.empty();
     const double expected = plans ? bytes_planned_ : result().bytes_analytic;
     if (std::abs(result().bytes_observed - expected) > 0.5)
       fail(message("rank 0 communicated ", result().bytes_observed, " bytes, ",
                    plans ? "its plans say " : "the formula says ", expected));
+  }
+
+  template <class Fail>
+  void judge_pipeline(const Fail& fail) {
+    if (!result().pipeline) return;
+    const PipelineTimes& times = *result().pipeline;
+    const std::string held = in_flight_problem(in_flight(times, config_.layer));
+    for (const std::string& problem : {times.problem, held})
+      if (!problem.empty()) fail(problem);
   }
 
   Runner& runner_;

@@ -1,4 +1,5 @@
-// PipelineAnalysis::split: which part of the window every instant of a rank belongs to.
+// PipelineAnalysis::split: which part of the window every instant of a rank belongs to. And what was
+// in flight meanwhile.
 
 #include "bench/harness/pipeline_times.hpp"
 #include "core/error.hpp"
@@ -101,6 +102,20 @@ double& time_of(PipelineSplit& split, const std::optional<Action>& action) {
     default:
       return split.other_us;
   }
+}
+
+/// How many of the spans hold at one time, at most. One that begins when another ends is not beside
+/// it.
+int most_at_once(const std::map<std::pair<int, int>, OpSpan>& spans) {
+  std::vector<std::pair<std::int64_t, int>> changes;
+  for (const auto& [name, span] : spans) {
+    changes.emplace_back(span.start_ns, 1);
+    changes.emplace_back(span.end_ns, -1);
+  }
+  std::ranges::sort(changes);
+  int now = 0, most = 0;
+  for (const auto& [at_ns, more] : changes) most = std::max(most, now += more);
+  return most;
 }
 
 /// When the other ends of an op's messages had come.
@@ -218,6 +233,18 @@ std::vector<PipelineSplit> PipelineAnalysis::split(std::span<const RankIteration
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     splits.push_back(split_rank(lists_[rank], actions_[rank], arrivals[rank], ranks[rank], window));
   return splits;
+}
+
+std::vector<int> PipelineAnalysis::most_in_flight(std::span<const RankIteration> ranks) const {
+  std::vector<int> most;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    std::map<std::pair<int, int>, OpSpan> spans;  // of a micro-batch in a stage
+    for (const KernelRecord& record : ranks[rank].records)
+      if (const auto& action = actions_[rank][record.op_seq]; action && record.kind == OpKind::compute)
+        spans[{action->stage, action->micro}].include(record);
+    most.push_back(most_at_once(spans));
+  }
+  return most;
 }
 
 }  // namespace shardmark::bench

@@ -85,11 +85,29 @@ std::optional<Action> action_of(const std::string& path) {
   return std::nullopt;
 }
 
-std::vector<int> peak_in_flight(const pipeline::Schedule& schedule) {
-  std::vector<int> peaks;
-  for (const pipeline::RankUse& use : pipeline::replay(schedule).ranks)
-    peaks.push_back(use.peak_in_flight);
-  return peaks;
+std::size_t pipeline_place(const Parallel& parallel, std::size_t rank) {
+  const int member = static_cast<int>(rank) % parallel.num_ranks();
+  return static_cast<std::size_t>(parallel.at(0, member).pp.position);
+}
+
+std::vector<InFlight> in_flight(const PipelineTimes& times, const LayerConfig& layer) {
+  std::vector<InFlight> places;
+  if (!layer.is_pipeline() || layer.inference) return places;
+  for (const pipeline::RankUse& use : pipeline::replay(*layer.pipeline.schedule).ranks)
+    places.push_back({.claimed = use.peak_in_flight});
+  for (std::size_t rank = 0; rank < times.peak_in_flight.size(); ++rank) {
+    int& most = places[pipeline_place(layer.parallel, rank)].measured;
+    most = std::max(most, times.peak_in_flight[rank]);
+  }
+  return places;
+}
+
+std::string in_flight_problem(std::span<const InFlight> places) {
+  for (std::size_t place = 0; place < places.size(); ++place)
+    if (const auto [claimed, measured] = places[place]; measured > claimed)
+      return message("rank ", place, " of the pipeline held ", measured,
+                     " micro-batches at once, its schedule says ", claimed);
+  return {};
 }
 
 PipelineAnalysis::PipelineAnalysis(std::vector<std::vector<OpRecord>> lists, int num_stages)
@@ -160,7 +178,7 @@ void PipelineAnalysis::check(std::span<const RankIteration> ranks,
 }
 
 void PipelineAnalysis::add(std::span<const RankIteration> ranks) {
-  Sample sample{split(ranks), split(replay(ranks)), stage_times(ranks)};
+  Sample sample{split(ranks), split(replay(ranks)), stage_times(ranks), most_in_flight(ranks)};
   check(ranks, sample.ranks);
   samples_.push_back(std::move(sample));
 }
@@ -168,7 +186,7 @@ void PipelineAnalysis::add(std::span<const RankIteration> ranks) {
 void PipelineAnalysis::add_predicted(std::span<const RankIteration> ranks) {
   const std::vector<PipelineSplit> splits = split(ranks);
   check(ranks, splits);
-  samples_.push_back({splits, splits, stage_times(ranks)});
+  samples_.push_back({splits, splits, stage_times(ranks), most_in_flight(ranks)});
 }
 
 PipelineTimes PipelineAnalysis::result() const {
@@ -195,6 +213,9 @@ PipelineTimes PipelineAnalysis::result() const {
     std::vector<PipelineSplit> splits;
     for (const Sample& sample : samples_) splits.push_back(sample.ranks[rank]);
     times.ranks.push_back(median_of(splits));
+    int peak = 0;
+    for (const Sample& sample : samples_) peak = std::max(peak, sample.in_flight[rank]);
+    times.peak_in_flight.push_back(peak);
   }
   for (std::size_t i = 0; i < num_stages_; ++i)
     times.stages.push_back(

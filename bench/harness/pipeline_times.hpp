@@ -2,6 +2,7 @@
 
 #include "core/record.hpp"
 #include "layers/pipeline/schedule.hpp"
+#include "layers/shape.hpp"
 
 #include <array>
 #include <cstdint>
@@ -64,6 +65,9 @@ struct PipelineTimes {
   /// is explained; times that are medians would predict a step without any.
   Bubble replayed;
   double replay_error_pct{0};  ///< replayed window over measured one, minus 1; median
+  /// Of each rank the most activations (of one stage and micro-batch) held at once in any
+  /// iteration: from the start of F's first kernel to the end of the last one of W or B.
+  std::vector<int> peak_in_flight;
   /// Not empty: an iteration whose parts do not add up to its window within 0.1 %, or in which a
   /// compute op or message left no kernel.
   std::string problem;
@@ -101,6 +105,7 @@ class PipelineAnalysis {
   struct Sample {
     std::vector<PipelineSplit> ranks, replayed;
     std::vector<StageTime> stages;
+    std::vector<int> in_flight;
   };
 
   void match_messages();
@@ -109,6 +114,7 @@ class PipelineAnalysis {
   [[nodiscard]] std::vector<std::vector<std::int64_t>> message_times_ns(
       std::span<const RankIteration> ranks) const;
   [[nodiscard]] std::vector<StageTime> stage_times(std::span<const RankIteration> ranks) const;
+  [[nodiscard]] std::vector<int> most_in_flight(std::span<const RankIteration> ranks) const;
   void check(std::span<const RankIteration> ranks, std::span<const PipelineSplit> splits);
 
   std::vector<std::vector<OpRecord>> lists_;
@@ -122,7 +128,16 @@ class PipelineAnalysis {
 /// "step/1F3/block0/mlp" is of 1F3; nothing where no name in the path is a compute action.
 [[nodiscard]] std::optional<pipeline::Action> action_of(const std::string& path);
 
-/// Activations (of one stage and micro-batch) that each rank of a schedule holds at most.
-[[nodiscard]] std::vector<int> peak_in_flight(const pipeline::Schedule& schedule);
+/// Activations (of one stage and micro-batch) that a rank of a pipeline holds at most.
+struct InFlight {
+  int claimed{0};   ///< by the schedule
+  int measured{0};  ///< PipelineTimes::peak_in_flight, the most of all ranks at its place
+};
+/// By place in the pipeline of `layer`; none for inference, where nothing is held for a backward.
+[[nodiscard]] std::vector<InFlight> in_flight(const PipelineTimes& times, const LayerConfig& layer);
+/// The place in its pipeline of a rank of a row, replicas included.
+[[nodiscard]] std::size_t pipeline_place(const Parallel& parallel, std::size_t rank);
+/// Empty, or which rank held more than the schedule claims: then it was not what ran.
+[[nodiscard]] std::string in_flight_problem(std::span<const InFlight> places);
 
 }  // namespace shardmark::bench

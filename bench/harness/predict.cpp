@@ -47,7 +47,7 @@ Programs record(const Case& config, const Machine& machine, int num_threads) {
   for (const int rank : programs.folding.representatives) {
     layer.parallel = parallel.at(0, rank);
     Recording recording = record_program(layer, config.phase, num_threads);
-    programs.work.push_back(work_of(recording));
+    programs.work.push_back(work_of(recording, layer));
     programs.lists.push_back(std::move(recording.ops));
     programs.recordings.push_back(std::move(recording));
   }
@@ -118,10 +118,14 @@ void fill_pipeline(const LayerConfig& layer, const Programs& programs, const Rep
   PipelineAnalysis analysis{std::move(lists), layer.pipeline.schedule->num_stages};
   analysis.add_predicted(ranks);
   PipelineTimes times = analysis.result();
-  std::vector<PipelineSplit> all;
-  for (int rank = 0; rank < layer.parallel.num_ranks(); ++rank)
-    all.push_back(times.ranks[static_cast<std::size_t>(rank / pipeline.stride % pipeline.size)]);
-  times.ranks = std::move(all);
+  const PipelineTimes of_places = times;
+  times.ranks.clear();
+  times.peak_in_flight.clear();
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(layer.parallel.num_ranks()); ++rank) {
+    const std::size_t place = pipeline_place(layer.parallel, rank);
+    times.ranks.push_back(of_places.ranks[place]);
+    times.peak_in_flight.push_back(of_places.peak_in_flight[place]);
+  }
   result.pipeline = std::move(times);
 }
 

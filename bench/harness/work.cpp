@@ -1,5 +1,7 @@
 #include "bench/harness/work.hpp"
 
+#include "layers/pipeline_memory.hpp"
+
 #include <set>
 #include <tuple>
 
@@ -28,7 +30,7 @@ double useful_flops(const Op& op) {
 
 }  // namespace
 
-RankWork work_of(const Recording& recording) {
+RankWork work_of(const Recording& recording, const LayerConfig& config) {
   RankWork work;
   DistinctBytes kv;
   for (const OpRecord& record : recording.ops) {
@@ -45,6 +47,7 @@ RankWork work_of(const Recording& recording) {
   work.flops_done = recording.flops;
   work.bytes_plan = recording.bytes_wire;
   work.activation_bytes = static_cast<double>(peak[Category::activation]);
+  work.activation_claim_bytes = static_cast<double>(claimed_activation_bytes(config));
   work.exchange_bytes = static_cast<double>(peak[Category::communication]);
   work.kv_bytes = kv.bytes();
   return work;

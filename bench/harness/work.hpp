@@ -4,7 +4,7 @@
 
 namespace shardmark::bench {
 
-/// What the recorded rank does in one iteration; `flops_done` as the record has it.
-[[nodiscard]] RankWork work_of(const Recording& recording);
+/// What the recorded rank of `config` does in one iteration; `flops_done` as the record has it.
+[[nodiscard]] RankWork work_of(const Recording& recording, const LayerConfig& config);
 
 }  // namespace shardmark::bench

@@ -3,9 +3,12 @@
 #include "bench/harness/table.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <ostream>
+#include <span>
+#include <vector>
 
 namespace shardmark::bench::pp {
 namespace {
@@ -25,35 +28,49 @@ void print_summary(std::ostream& out, const PipelineTimes& times) {
       times.replayed.mean.window_us / 1e3, times.replay_error_pct, times.iterations);
 }
 
-/// Rank 5 of tp 2 x pp 2 x dp 2 is rank 0 of its pipeline. A predicted row has one pipeline only.
-std::size_t pipeline_rank(const Parallel& parallel, std::size_t rank, std::size_t num_ranks) {
-  const auto size = static_cast<std::size_t>(parallel.pp.size);
-  const auto inner = static_cast<std::size_t>(parallel.num_model_ranks()) / size;
-  return rank / std::min(inner, num_ranks / size) % size;
+/// Where the ranks held something else than the schedule claims.
+void print_difference(std::ostream& out, std::span<const InFlight> places) {
+  const auto equal = [](const InFlight& place) { return place.measured == place.claimed; };
+  if (std::ranges::all_of(places, equal)) return;
+  const auto listed = [&](int InFlight::*number) {
+    std::vector<int> numbers;
+    for (const InFlight& place : places) numbers.push_back(place.*number);
+    return fmt::format("{}", fmt::join(numbers, "+"));
+  };
+  out << fmt::format("    in flight: {} at most, by the schedule {}\n", listed(&InFlight::measured),
+                     listed(&InFlight::claimed));
 }
 
-void print_ranks(std::ostream& out, const Result& result) {
+void print_ranks(std::ostream& out, const Result& result, std::span<const InFlight> places) {
   constexpr const char* head_format =
       "      {:>4} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>9} "
-      "{:>11}\n";
+      "{:>5} {:>11} {:>9}\n";
   constexpr const char* row_format =
       "      {:>4} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} "
-      "{:>9.3f} {:>9.3f} {:>9.3f} {:>7.1f} {:>9} {:>11}\n";
-  const LayerConfig& layer = result.config.layer;
-  const std::vector<int> peaks = peak_in_flight(*layer.pipeline.schedule);
+      "{:>9.3f} {:>9.3f} {:>9.3f} {:>7.1f} {:>9} {:>5} {:>11} {:>9}\n";
+  const PipelineTimes& times = *result.pipeline;
   out << fmt::format(fmt::runtime(head_format), "rank", "F(ms)", "B", "I", "W", "other", "coll",
                      "transfer", "wait", "blocked", "drain", "unexpl", "bubble%", "in-flight",
-                     "activations");
-  for (std::size_t rank = 0; rank < result.pipeline->ranks.size(); ++rank) {
-    const PipelineSplit& split = result.pipeline->ranks[rank];
+                     "claim", "activations", "claim");
+  for (std::size_t rank = 0; rank < times.ranks.size(); ++rank) {
+    const PipelineSplit& split = times.ranks[rank];
     const auto ms = [](double time_us) { return time_us / 1e3; };
+    const auto number = [&](bool is_known, const auto& value) {
+      return is_known ? fmt::format("{}", value()) : std::string{"-"};
+    };
+    const bool has_work = rank < result.work.size();
     out << fmt::format(
         fmt::runtime(row_format), rank, ms(split.forward_us), ms(split.backward_us),
         ms(split.input_us), ms(split.weight_us), ms(split.other_us), ms(split.collective_us),
         ms(split.exposed_transfer_us), ms(split.wait_us), ms(split.blocked_us), ms(split.drain_us),
         ms(split.unexplained_us), share_pct(split.bubble_us, split.window_us),
-        peaks[pipeline_rank(layer.parallel, rank, result.pipeline->ranks.size())],
-        rank < result.work.size() ? format_bytes(result.work[rank].activation_bytes) : "-");
+        number(!places.empty(), [&] { return times.peak_in_flight[rank]; }),
+        number(!places.empty(),
+               [&] {
+                 return places[pipeline_place(result.config.layer.parallel, rank)].claimed;
+               }),
+        number(has_work, [&] { return format_bytes(result.work[rank].activation_bytes); }),
+        number(has_work, [&] { return format_bytes(result.work[rank].activation_claim_bytes); }));
   }
 }
 
@@ -66,12 +83,17 @@ const char* const times_conventions =
     "its\n"
     "#   sender comes; blocked: in a send before its receiver comes; drain: last op to closing "
     "barrier.\n"
-    "# theory: the same operations replayed with the times they took, iteration by iteration.\n";
+    "# theory: the same operations replayed with the times they took, iteration by iteration.\n"
+    "# in-flight (--verbose): micro-batches in a stage at once, from F's first kernel to the last of B "
+    "or W;\n"
+    "#   activations: allocated; claim: of both, what the schedule says.\n";
 
 void print_times(std::ostream& out, const Result& result, bool verbose) {
   if (!result.pipeline) return;
+  const std::vector<InFlight> places = in_flight(*result.pipeline, result.config.layer);
   print_summary(out, *result.pipeline);
-  if (verbose) print_ranks(out, result);
+  print_difference(out, places);
+  if (verbose) print_ranks(out, result, places);
 }
 
 }  // namespace shardmark::bench::pp

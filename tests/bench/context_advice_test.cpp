@@ -228,7 +228,7 @@ TEST(Work, TheCeilingOfContiguousCausalIsStructural) {
       LayerConfig layer = config.layer;
       for (int rank = 0; rank < cp; ++rank) {
         layer.parallel = config.layer.parallel.at(0, rank);
-        result.work.push_back(work_of(record_program(layer, config.phase, 1)));
+        result.work.push_back(work_of(record_program(layer, config.phase, 1), layer));
       }
       return result.speedup_ceiling();
     };
@@ -243,7 +243,8 @@ TEST(Work, KeysAreCountedOnceWhereverTheyLie) {
         expand(parse_options({"--kind", kind, "--cp", std::to_string(cp), "--seq", "1536",
                               "--heads", "6", "--head-dim", "64", "--overlap", "off"}),
                cp);
-    return work_of(record_program(sweep.cases.back().layer, Phase::step, 1)).kv_bytes;
+    const LayerConfig& layer = sweep.cases.back().layer;
+    return work_of(record_program(layer, Phase::step, 1), layer).kv_bytes;
   };
   constexpr double all = 2.0 * 1536 * 6 * 64 * 4;
   EXPECT_DOUBLE_EQ(kv_bytes("ulysses", 3), all / 3) << "all tokens of a third of the heads";

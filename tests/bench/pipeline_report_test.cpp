@@ -12,6 +12,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 /// 1F1B with 4 micro-batches over three ranks: a window of 10 ms, rank r waits r ms.
 Result three_ranks() {
@@ -29,7 +30,8 @@ Result three_ranks() {
                            .backward_us = 5000,
                            .wait_us = 1000.0 * rank,
                            .bubble_us = 2500});
-    result.work.push_back({.activation_bytes = 1e6 * (3 - rank)});
+    result.work.push_back({.activation_bytes = 1e6 * (3 - rank), .activation_claim_bytes = 9e5});
+    times.peak_in_flight.push_back(3 - rank);
   }
   times.iterations = 15;
   times.stages = {{625, 1250}, {625, 1250}, {600, 1200}};
@@ -62,9 +64,38 @@ TEST(PipelineReport, VerboseHasALinePerRankWithWhatTheScheduleHolds) {
   std::ostringstream out;
   print_times(out, three_ranks(), true);
   const std::string text = out.str();
-  for (const char* line : {"         0     2.500     5.000", "         3     3.00 MB",
-                           "         2     2.00 MB", "         1     1.00 MB"})
+  for (const char* line :
+       {"         0     2.500     5.000", "         3     3     3.00 MB 900.00 kB",
+        "         2     2     2.00 MB 900.00 kB", "         1     1     1.00 MB 900.00 kB"})
     EXPECT_THAT(text, HasSubstr(line));
+  EXPECT_THAT(text, Not(HasSubstr("in flight:")));
+}
+
+TEST(PipelineReport, SaysWhereRanksHeldSomethingElseThanTheScheduleClaims) {
+  Result result = three_ranks();
+  result.pipeline->peak_in_flight = {3, 1, 2};
+  std::ostringstream out;
+  print_times(out, result, false);
+  EXPECT_THAT(out.str(), HasSubstr("    in flight: 3+1+2 at most, by the schedule 3+2+1\n"));
+  const auto places = in_flight(*result.pipeline, result.config.layer);
+  EXPECT_EQ(in_flight_problem(places),
+            "rank 2 of the pipeline held 2 micro-batches at once, its schedule says 1");
+  EXPECT_EQ(in_flight_problem(std::span{places}.first(2)), "");
+}
+
+/// Two copies of the pipeline over tp 2: rank 5 is at the end of the first, 8 in the middle of the
+/// second.
+TEST(PipelineReport, TheMostOfAllCopiesCounts) {
+  Result result = three_ranks();
+  Parallel& parallel = result.config.layer.parallel;
+  parallel.tp.size = 2;
+  parallel.dp.size = 2;
+  result.pipeline->peak_in_flight = {3, 3, 1, 1, 1, 1, 2, 2, 1, 2, 1, 1};
+  EXPECT_EQ(pipeline_place(parallel, 5), 2U);
+  EXPECT_EQ(pipeline_place(parallel, 8), 1U);
+  EXPECT_EQ(pipeline_place(parallel, 12), 0U) << "a replica";
+  EXPECT_EQ(cell("peak_inflight", result), "3+2+1");
+  EXPECT_EQ(cell("peak_inflight_measured", result), "3+2+1");
 }
 
 TEST(PipelineReport, ARowWithoutAPipelineHasNone) {
@@ -85,7 +116,9 @@ TEST(PipelineColumns, SayWhatTheBubbleIsMadeOf) {
   EXPECT_EQ(cell("pp_drain_us", result), "500");
   EXPECT_EQ(cell("stage_backward_us", result), "1250+1250+1200");
   EXPECT_EQ(cell("peak_inflight", result), "3+2+1");
+  EXPECT_EQ(cell("peak_inflight_measured", result), "3+2+1");
   EXPECT_EQ(cell("rank_activation_bytes", result), "3000000+2000000+1000000");
+  EXPECT_EQ(cell("rank_activation_claim_bytes", result), "900000+900000+900000");
   Result unsplit = result;
   unsplit.pipeline.reset();
   EXPECT_EQ(cell("bubble_us", unsplit), "") << "not 0: it was not measured";

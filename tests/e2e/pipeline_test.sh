@@ -22,6 +22,10 @@ rows_are_right() {
     awk '{ if ($3 < 0) $3 = -$3
            if ($1 <= 0 || $1 >= 1 || $2 < -1e-9 || $2 >= 1 || $3 > 0.001 * $4 || $5 <= 0) exit 1 }' ||
     fail "a bubble is no share, or its parts do not add up"
+  diff <(column peak_inflight "$1") <(column peak_inflight_measured "$1") || fail "held and claimed differ"
+  paste -d+ <(column rank_activation_bytes "$1") <(column rank_activation_claim_bytes "$1") |
+    awk -F+ '{ for (i = 1; i <= NF / 2; ++i) if ($i < $(i + NF / 2) || $(i + NF / 2) <= 0) exit 1 }' ||
+    fail "ranks hold less than the schedule claims"
 }
 
 every_schedule=(--schedule gpipe,1f1b,interleaved,zb-h1,zb-h2,zb-v,dualpipe,dualpipe-v --chunks 2)

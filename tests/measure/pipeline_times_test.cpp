@@ -3,12 +3,14 @@
 #include "bench/harness/pipeline_times.hpp"
 
 #include "layers/pipeline/generate.hpp"
+#include "layers/pipeline/replay.hpp"
 #include "sim/replay.hpp"
 #include "tests/record/recorded.hpp"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 
 namespace shardmark::bench {
 namespace {
@@ -323,12 +325,32 @@ TEST(PipelineTimes, UnitTimesGiveTheFormulas) {
       }
       EXPECT_NEAR(times.replay_error_pct, 0, 1e-9);
       EXPECT_EQ(times.problem, "");
+      const auto& uses = pipeline::replay(schedule).ranks;
+      for (std::size_t rank = 0; rank < uses.size(); ++rank)
+        EXPECT_EQ(times.peak_in_flight[rank], uses[rank].peak_in_flight)
+            << schedule.name << p << ' ' << m << " rank " << rank;
     }
 }
 
-TEST(PeakInFlight, IsTheSchedules) {
-  const auto schedule = generate(pipeline::ScheduleKind::one_f_one_b, {.ranks = 3, .micro = 8});
-  EXPECT_EQ(peak_in_flight(schedule), (std::vector<int>{3, 2, 1}));
+/// Between 0F1 and 0W0 two are held; a micro-batch that begins when another ends is not beside it,
+/// and a forward without a backward holds nothing after it.
+TEST(PeakInFlight, CountsFromForwardsToTheEndOfTheirBackwards) {
+  const Recorded recorded{Mesh{{}}, [](Rank& rank) {
+                            Words w{rank};
+                            for (const char* action : {"0F0", "0F1", "0I0", "0W0", "0B1", "0F2"})
+                              w.work(action);
+                          }};
+  Stamps stamps{recorded.ops[0]};
+  for (int i = 0; i < 6; ++i) stamps.at(static_cast<std::size_t>(i), 10 * i, 10 * i + 10);
+  PipelineAnalysis analysis{recorded.ops, 1};
+  analysis.add(std::array{stamps.from(0, 60, 0)});
+  EXPECT_EQ(analysis.result().peak_in_flight, std::vector{2});
+  stamps.records[5].start_ns -= 1;  // 0F2 before the end of 0B1
+  analysis.add(std::array{stamps.from(0, 60, 0)});
+  EXPECT_EQ(analysis.result().peak_in_flight, std::vector{2}) << "0F0 ended before";
+  stamps.records[5].start_ns = 39'000;  // and before that of 0W0
+  analysis.add(std::array{stamps.from(0, 60, 0)});
+  EXPECT_EQ(analysis.result().peak_in_flight, std::vector{3}) << "the most of all iterations";
 }
 
 }  // namespace
