@@ -28,13 +28,19 @@ struct Transfer {
   double steps{0}, bytes{0}, time_us{0};
 };
 
+/// Each end of a pipeline's message has a place of its own, and may wait there for the other or be
+/// polled from compute. So all of one size count as one place, of which the fastest is taken.
+std::string place_of(const KernelRow& row) {
+  return row.is_pipeline_message ? message("pipeline ", row.bytes_wire) : row.place;
+}
+
 /// Of the rows of one place, one per rank, the slowest or the fastest.
 std::map<std::string, KernelRow> one_per_place(const std::vector<KernelRow>& rows,
                                                const std::string& kind, bool slowest) {
   std::map<std::string, KernelRow> chosen;
   for (const KernelRow& row : rows) {
-    if (row.kind != kind) continue;
-    const auto [place, is_new] = chosen.try_emplace(row.place, row);
+    if (row.kind != kind || row.time_us <= 0) continue;
+    const auto [place, is_new] = chosen.try_emplace(place_of(row), row);
     if (!is_new && (row.time_us > place->second.time_us) == slowest) place->second = row;
   }
   return chosen;
@@ -72,8 +78,7 @@ void add_rates(const std::vector<KernelRow>& rows, const std::string& source, Ma
   }
   if (samples.empty())
     throw InputError{
-        "kernels.csv has no compute op with a time; calibrate from a run of "
-        "shardmark-tp with rows that are ok"};
+        "kernels.csv has no compute op with a time; calibrate from a run with rows that are ok"};
   for (auto& [key, calls] : samples) {
     Rates table{.op = std::get<0>(key), .dtype = std::get<1>(key), .of = std::get<2>(key)};
     table.points = points_of(std::move(calls), table.of);
@@ -136,8 +141,8 @@ void add_links(const std::vector<KernelRow>& rows, const std::string& source, Ma
   }
   if (all.empty())
     throw InputError{
-        "kernels.csv has no communication between ranks; calibrate from a run on two "
-        "ranks or more with --tp 2 among its degrees, without --overlap"};
+        "kernels.csv has no communication between ranks without --overlap; calibrate from a run on "
+        "two ranks or more with --tp 2 (or --cp 2, or --pp 2) among its degrees and --overlap off"};
   machine.inside.link = fitted(all, "all communication, " + source);
   for (const auto& [op, of_op] : transfers) machine.inside.collectives[op] = fitted(of_op, source);
 }
@@ -184,12 +189,12 @@ Machine calibrate(const std::string& name, const std::string& kernels_csv,
   add_rates(rows, run.source, machine);
   if (machine.memory_GBps.value <= 0)
     throw InputError{
-        "kernels.csv has no op without FLOPs, so no memory bandwidth; calibrate from "
-        "rows of --block block"};
+        "kernels.csv has no op without FLOPs, so no memory bandwidth; calibrate from rows of whole "
+        "blocks (shardmark-tp --block block, shardmark-cp --scope block, shardmark-pp)"};
   if (machine.peaks_tflops.empty())
     throw InputError{
-        "kernels.csv has no op with FLOPs, so no peak; calibrate from rows of "
-        "--block block"};
+        "kernels.csv has no op with FLOPs, so no peak; calibrate from rows of whole blocks "
+        "(shardmark-tp --block block, shardmark-cp --scope block, shardmark-pp)"};
   add_links(rows, run.source, machine);
   const std::string contained = "contained in the measured times";
   machine.launch_overhead_us = {0, contained};

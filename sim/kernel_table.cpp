@@ -41,7 +41,7 @@ class Table {
     const auto found = std::ranges::find(names_, name);
     if (found == names_.end())
       throw InputError{message("kernels.csv has no column '", name,
-                               "'; it must be that of a run of shardmark-tp")};
+                               "'; it must be that of a run of shardmark-tp, -cp or -pp")};
     return static_cast<std::size_t>(found - names_.begin());
   }
   [[nodiscard]] const std::string& text(const std::string& name) const {
@@ -70,6 +70,10 @@ class Table {
   int number_{1};
 };
 
+/// Files of before there was a column for it: the lane of a collective is named after its axis, as is
+/// the column with the degree.
+std::string degree_column(const std::string& lane) { return lane.starts_with("pp_") ? "pp" : lane; }
+
 }  // namespace
 
 std::vector<KernelRow> parse_kernels(const std::string& csv) {
@@ -86,13 +90,14 @@ std::vector<KernelRow> parse_kernels(const std::string& csv) {
                   .op = table.text("op"),
                   .dtype = table.text("dtype"),
                   .kind = table.text("kind"),
+                  .is_pipeline_message = table.text("lane").starts_with("pp_"),
                   .time_us = table.number("total_us") / count,
                   .flops = table.number("flops") / count,
                   .bytes_memory = table.number("bytes_memory") / count,
                   .bytes_wire = table.number("bytes_wire") / count};
-    // The lane of a collective is named after its axis, and so is the column with the degree.
     if (row.kind == "communication")
-      row.group_size = static_cast<int>(table.number(table.text("lane")));
+      row.group_size = static_cast<int>(table.number(
+          table.has("group_size") ? "group_size" : degree_column(table.text("lane"))));
     row.overlaps = table.has("overlap") && table.text("overlap") == "true";
     rows.push_back(std::move(row));
   }

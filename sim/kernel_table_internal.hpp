@@ -10,6 +10,7 @@ namespace shardmark {
 struct KernelRow {
   std::string place;  ///< configuration, path, op and implementation; equal on all ranks
   std::string op, dtype, kind;
+  bool is_pipeline_message{false};
   int group_size{1};     ///< of a communication
   bool overlaps{false};  ///< the configuration runs communication beside compute
   double time_us{0}, flops{0}, bytes_memory{0}, bytes_wire{0};

@@ -64,6 +64,8 @@ std::span<const KernelColumn> kernel_columns() {
        [](Kernel k) { return k.kernel.name; }},
       {"kind", "", "compute or communication", [](Kernel k) { return k.kernel.kind; }},
       {"lane", "", "queue it ran on", [](Kernel k) { return k.kernel.lane; }},
+      {"group_size", "ranks", "ranks that communicate with each other; 1: compute",
+       [](Kernel k) { return text(k.kernel.group_size); }},
       {"count", "", "calls in the profiled iteration",
        [](Kernel k) { return text(k.kernel.count); }},
       {"total_us", "us", "time of all calls; communication includes waiting",

@@ -28,8 +28,9 @@ void add_prediction_options(CommandLine& line, Options& options) {
   if (options.tool != Tool::tp) return;
   line.add("--calibrate",
            {"DIR",
-            "print the machine file of the machine that the run in DIR measured: tp 1 and 2 over "
-            "the sizes of interest, a core per rank",
+            "print the machine file of the machine that the run in DIR measured (of shardmark-tp, -cp "
+            "or -pp): rows with and without communication over the sizes of interest, a core per "
+            "rank",
             "none", "run > mine.json"},
            set_path(options.calibrate));
   line.add("--machine-name", {"NAME", "its name", options.machine_name, "mine"},

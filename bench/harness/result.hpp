@@ -53,6 +53,7 @@ struct KernelSummary {
   int rank{0};
   std::string op{}, name{}, path{};  ///< op name, implementation, path of the op
   std::string kind{}, lane{};
+  int group_size{1};  ///< of a communication
   int count{0};
   double total_us{0}, flops{0}, bytes_memory{0}, bytes_wire{0};
 };

@@ -70,12 +70,13 @@ TimeSplit split_window(const ProfiledIteration& iteration) {
 
 std::vector<KernelSummary> summarize_kernels(const std::vector<RankTrace>& traces) {
   std::vector<KernelSummary> summaries;
-  std::map<std::tuple<int, std::string, std::string, std::string>, std::size_t> places;
+  std::map<std::tuple<int, std::string, std::string, std::string, int>, std::size_t> places;
   std::set<std::tuple<int, std::uint32_t>> counted;  // an op has a record per tile
   for (const RankTrace& trace : traces)
     for (const RankTrace::Interval& interval : trace.intervals) {
       const auto [place, is_new] = places.try_emplace(
-          {trace.rank, interval.path, interval.op, interval.name}, summaries.size());
+          {trace.rank, interval.path, interval.op, interval.name, interval.group_size},
+          summaries.size());
       if (is_new)
         summaries.push_back(
             {.rank = trace.rank,
@@ -83,7 +84,8 @@ std::vector<KernelSummary> summarize_kernels(const std::vector<RankTrace>& trace
              .name = interval.name,
              .path = interval.path,
              .kind = interval.kind == OpKind::communication ? "communication" : "compute",
-             .lane = std::string{name_of(interval.lane)}});
+             .lane = std::string{name_of(interval.lane)},
+             .group_size = interval.group_size});
       KernelSummary& summary = summaries[place->second];
       if (counted.insert({trace.rank, interval.op_seq}).second) ++summary.count;
       summary.total_us += interval.end_us - interval.start_us;

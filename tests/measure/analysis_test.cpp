@@ -106,5 +106,23 @@ TEST(KernelSummaries, AddUpTilesAndRepeatedOpsButCountOps) {
   EXPECT_DOUBLE_EQ(summaries[0].flops, 30);
 }
 
+/// The copies of a stage and those of a model are summed at one place of a program.
+TEST(KernelSummaries, GroupsOfOtherSizesAreApart) {
+  bench::RankTrace trace{0, 10, {}};
+  for (const int size : {2, 3, 2})
+    trace.intervals.push_back({.name = "all_reduce",
+                               .op = "all_reduce",
+                               .path = "step/sum_gradients",
+                               .kind = comm,
+                               .op_seq = static_cast<std::uint32_t>(trace.intervals.size()),
+                               .end_us = 1,
+                               .group_size = size});
+  const auto summaries = bench::summarize_kernels({trace});
+  ASSERT_EQ(summaries.size(), 2U);
+  EXPECT_EQ(summaries[0].group_size, 2);
+  EXPECT_EQ(summaries[0].count, 2);
+  EXPECT_EQ(summaries[1].group_size, 3);
+}
+
 }  // namespace
 }  // namespace shardmark

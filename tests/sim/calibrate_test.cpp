@@ -157,6 +157,49 @@ TEST(Calibrate, ANegativeLatencyIsLeftOut) {
   EXPECT_LT(link.bandwidth_GBps.value, 1000);
 }
 
+/// What runs of shardmark-pp and -cp have otherwise: lanes of messages, and groups of other sizes than
+/// the degree of their lane.
+TEST(Calibrate, ReadsPipelinesAndContextParallelism) {
+  const std::string columns =
+      "pp,cp,dp,overlap,dtype,rank,path,op,kernel,kind,lane,group_size,count,total_us,flops,"
+      "bytes_memory,bytes_wire\n";
+  const std::string compute =
+      "1,1,1,false,f32,0,step/0F0/block0,matmul,k,compute,compute,1,1,1,1000,8,0\n"
+      "1,1,1,false,f32,0,step/0F0/block0,add,k,compute,compute,1,1,1,0,12,0\n";
+  const auto message_of = [](const std::string& path, int rank, const std::string& lane,
+                             double time_us, double bytes) {
+    return "2,1,1,false,f32," + std::to_string(rank) + ',' + path + ",send_recv,k,communication," +
+           lane + ",2,1," + std::to_string(time_us) + ",0,0," + std::to_string(bytes) + '\n';
+  };
+  // 5 us and 100 us per MB; a receive that waits, and a send that is polled from a long kernel.
+  const std::string messages = message_of("step/0SEND_F0", 0, "pp_fwd_send", 105, 1e6) +
+                               message_of("step/1RECV_F0", 1, "pp_fwd_recv", 9000, 1e6) +
+                               message_of("step/0SEND_F1", 0, "pp_fwd_send", 4000, 1e6) +
+                               message_of("step/1SEND_B0", 1, "pp_bwd_send", 2005, 20e6) +
+                               message_of("step/0RECV_B0", 0, "pp_bwd_recv", 8000, 20e6);
+  const Machine of_pipeline = calibrate("mine", columns + compute + messages, run_json);
+  EXPECT_NEAR(of_pipeline.inside.of("send_recv").latency_us.value, 5, 1e-6);
+  EXPECT_NEAR(of_pipeline.inside.of("send_recv").bandwidth_GBps.value, 10, 1e-6);
+  // The two ranks that hold a stage of DualPipe, and a Ulysses group of 2 inside of cp 4.
+  const std::string groups =
+      "2,1,1,false,f32,0,step/sum_gradients,all_reduce,k,communication,dp,2,1,20,0,0,1000000\n"
+      "1,4,1,false,f32,0,step/ulysses,all_to_all,k,communication,cp,2,1,40,0,0,1000000\n";
+  const Machine of_groups = calibrate("mine", columns + compute + groups, run_json);
+  EXPECT_NEAR(of_groups.inside.of("all_reduce").bandwidth_GBps.value, 50, 1e-6);
+  EXPECT_NEAR(of_groups.inside.of("all_to_all").bandwidth_GBps.value, 25, 1e-6);
+}
+
+/// Without the column of group sizes the degree of the lane's axis is taken.
+TEST(Calibrate, OlderFilesOfPipelinesHaveTheDegree) {
+  const std::string columns =
+      "pp,dtype,rank,path,op,kernel,kind,lane,count,total_us,flops,bytes_memory,bytes_wire\n";
+  const std::string csv = columns + "1,f32,0,p,matmul,k,compute,compute,1,1,1000,8,0\n" +
+                          "1,f32,0,q,add,k,compute,compute,1,1,0,12,0\n" +
+                          "3,f32,0,r,send_recv,k,communication,pp_fwd_send,1,20,0,0,1000000\n";
+  EXPECT_NEAR(calibrate("mine", csv, run_json).inside.of("send_recv").bandwidth_GBps.value, 50,
+              1e-6);
+}
+
 std::string refusal(const std::string& csv, const std::string& run) {
   try {
     (void)calibrate("mine", csv, run);
@@ -171,14 +214,15 @@ TEST(Calibrate, SaysWhatIsMissingAndWhatToRun) {
   const std::string add = "1,1,f32,0,q,add,k,compute,compute,1,1,0,12,0\n";
   EXPECT_THAT(refusal("op,rank\n", "{}"), HasSubstr("key 'oversubscribed' not found"));
   EXPECT_THAT(refusal("op,rank\n", "{"), HasSubstr("run.json is not that of a run"));
-  EXPECT_THAT(refusal("op,rank\nmatmul,0\n", run_json), HasSubstr("no column 'count'"));
+  EXPECT_THAT(refusal("op,rank\nmatmul,0\n", run_json),
+              HasSubstr("no column 'count'; it must be that of a run of shardmark-tp, -cp or -pp"));
   EXPECT_THAT(refusal(header + "1,2\n", run_json), HasSubstr("line 2: 2 cells, 14 columns"));
   EXPECT_THAT(refusal(header + "1,1,f32,0,p,matmul,k,compute,compute,1,-1,1000,8,0\n", run_json),
               HasSubstr("line 2: total_us is '-1'; it must be a number, 0 or more"));
   EXPECT_THAT(refusal(header, run_json), HasSubstr("no compute op"));
   EXPECT_THAT(refusal(header + matmul, run_json), HasSubstr("no memory bandwidth"));
   EXPECT_THAT(refusal(header + add, run_json), HasSubstr("no peak"));
-  EXPECT_THAT(refusal(header + matmul + add, run_json), HasSubstr("with --tp 2 among its degrees"));
+  EXPECT_THAT(refusal(header + matmul + add, run_json), HasSubstr("with --tp 2 (or --cp 2, or --pp 2) among its degrees"));
   std::string crowded = run_json;
   crowded.replace(crowded.find("false"), 5, "true");
   EXPECT_THAT(refusal(header + matmul + add, crowded), HasSubstr("a core per rank"));
