@@ -39,6 +39,43 @@ std::int64_t bytes_of(const Call& call) {
   return is_block ? bytes * call.group.size : bytes;
 }
 
+bool does(std::string_view algorithm, Collective collective) {
+  if (algorithm == "native" || algorithm == "auto") return true;
+  const auto names = algorithm_names(collective);
+  return std::ranges::find(names, algorithm) != names.end();
+}
+
+std::string names_of(const std::set<Collective>& collectives) {
+  std::string names;
+  for (const Collective collective : collectives)
+    names += message(names.empty() ? "" : ", ", name_of(collective));
+  return names;
+}
+
+/// A line for each collective and group that has sizes of which the table says nothing.
+void add_missing_rows(Axis axis, const ChoiceTable& table, const std::set<UsedCollective>& used,
+                      std::vector<std::string>& notices) {
+  struct Sizes {
+    std::size_t count{0};
+    std::vector<std::int64_t> missing;
+  };
+  std::map<std::pair<Collective, int>, Sizes> groups;
+  for (const UsedCollective& use : used) {
+    if (use.axis != axis) continue;
+    Sizes& sizes = groups[{use.collective, use.group_size}];
+    ++sizes.count;
+    if (table.find(use.collective, use.group_size, use.bytes) == nullptr)
+      sizes.missing.push_back(use.bytes);
+  }
+  for (const auto& [group, sizes] : groups)
+    if (!sizes.missing.empty())
+      notices.push_back(message(name_of(axis), "=auto: the table has no row for ",
+                                name_of(group.first), " on ", group.second, " ranks at ",
+                                sizes.missing.size(), " of ", sizes.count, " sizes (",
+                                sizes.missing.front(), " to ", sizes.missing.back(),
+                                " B): native is taken there"));
+}
+
 }  // namespace
 
 std::map<Axis, std::string> parse_axis_algorithms(std::string_view text) {
@@ -59,39 +96,40 @@ std::map<Axis, std::string> parse_axis_algorithms(std::string_view text) {
   return algorithms;
 }
 
-std::vector<std::string> find_unplanned(const std::map<Axis, std::string>& algorithms,
+void add_used_collectives(std::span<const OpRecord> ops, std::set<UsedCollective>& used) {
+  for (const OpRecord& record : ops)
+    if (const auto call = call_of(record.op); call && call->group.size > 1)
+      used.insert({call->group.axis, call->collective, call->group.size, bytes_of(*call)});
+}
+
+std::vector<std::string> find_unplanned(const PlanChoice& choice,
                                         const std::set<UsedCollective>& used) {
   std::vector<std::string> notices;
-  for (const auto& [axis, algorithm] : algorithms) {
-    std::string all, missing, supported;
-    const auto append = [](std::string& list, std::string_view name) {
-      list += message(list.empty() ? "" : ", ", name);
-    };
-    for (const auto& [of, collective] : used) {
-      if (of != axis) continue;
-      append(all, name_of(collective));
-      const auto names = algorithm_names(collective);
-      const bool follows = algorithm == "native" || algorithm == "auto";
-      if (!follows && std::ranges::find(names, algorithm) == names.end())
-        append(missing, name_of(collective));
+  for (const auto& [axis, algorithm] : choice.algorithms) {
+    std::set<Collective> all, missing;
+    for (const UsedCollective& use : used) {
+      if (use.axis != axis) continue;
+      all.insert(use.collective);
+      if (!does(algorithm, use.collective)) missing.insert(use.collective);
     }
     if (all.empty())
       throw InputError{message(name_of(axis), '=', algorithm, ": no collective runs over axis ",
                                name_of(axis), " here, or it has one rank; leave it out, or give ",
                                name_of(axis), " more ranks")};
+    if (algorithm == "auto") add_missing_rows(axis, choice.table, used, notices);
     if (missing.empty()) continue;
     if (missing != all) {
-      notices.push_back(
-          message(name_of(axis), ": ", missing, " stays native (", algorithm, " has none)"));
+      notices.push_back(message(name_of(axis), ": ", names_of(missing), " stays native (",
+                                algorithm, " has none)"));
       continue;
     }
-    for (std::size_t i = 0; i < num_collectives; ++i) {
-      const auto names = algorithm_names(static_cast<Collective>(i));
-      if (std::ranges::find(names, algorithm) != names.end())
-        append(supported, name_of(static_cast<Collective>(i)));
-    }
-    throw InputError{message(name_of(axis), '=', algorithm, ": ", algorithm, " does ", supported,
-                             ", and what runs over ", name_of(axis), " here is ", all,
+    std::set<Collective> supported;
+    for (std::size_t i = 0; i < num_collectives; ++i)
+      if (const auto each = static_cast<Collective>(i); does(algorithm, each))
+        supported.insert(each);
+    throw InputError{message(name_of(axis), '=', algorithm, ": ", algorithm, " does ",
+                             names_of(supported), ", and what runs over ", name_of(axis),
+                             " here is ", names_of(all),
                              "; take another algorithm, for example ring")};
   }
   return notices;

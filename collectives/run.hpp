@@ -6,6 +6,7 @@
 #include "core/transport.hpp"
 
 #include <array>
+#include <compare>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,12 +28,20 @@ struct PlanChoice {
 /// Reads "tp=ring,dp=auto". Throws InputError naming what exists.
 [[nodiscard]] std::map<Axis, std::string> parse_axis_algorithms(std::string_view text);
 
-/// A collective of a program and the axis of its group, which has more than one rank.
-using UsedCollective = std::pair<Axis, Collective>;
-/// What `algorithms` leave as it is among `used`, a line each: "tp: all_gather stays native
-/// (binomial has none)". Throws InputError, naming what would work, for an axis that has none of
-/// them, and for an algorithm that can do none of its axis.
-[[nodiscard]] std::vector<std::string> find_unplanned(const std::map<Axis, std::string>& algorithms,
+/// A collective that a program runs over a group of more than one rank.
+struct UsedCollective {
+  Axis axis{Axis::tp};
+  Collective collective{Collective::all_reduce};
+  int group_size{2};
+  std::int64_t bytes{0};  ///< as a ChoiceTable has it
+  auto operator<=>(const UsedCollective&) const = default;
+};
+/// Adds those of `ops`.
+void add_used_collectives(std::span<const OpRecord> ops, std::set<UsedCollective>& used);
+/// What `choice` leaves as it is among `used`, a line each: "tp: all_gather stays native (binomial
+/// has none)", "tp=auto: the table has no row for ...". Throws InputError, naming what would work,
+/// for an axis that has none of them, and for an algorithm that can do none of its axis.
+[[nodiscard]] std::vector<std::string> find_unplanned(const PlanChoice& choice,
                                                       const std::set<UsedCollective>& used);
 
 /// Replaces collectives by the ops of a plan, on the same lane, with the same seq and path. What an

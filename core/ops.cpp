@@ -38,7 +38,9 @@ Touches touched_by(const Attention& o) {
   return touches;
 }
 Touches touched_by(const AttentionBackward& o) {
-  return {{o.q, o.k, o.v, o.o, o.lse, o.d_o}, {o.dq, o.dk, o.dv}};
+  Touches touched{{o.q, o.k, o.v, o.o, o.lse, o.d_o}, {o.dq, o.dk, o.dv}};
+  if (o.accumulate) touched.reads.insert(touched.reads.end(), {o.dq, o.dk, o.dv});
+  return touched;
 }
 Touches touched_by(const Rope& o) { return {{o.x}, {o.x}}; }
 Touches touched_by(const Embedding& o) {

@@ -23,6 +23,7 @@
 // Sources: context parallelism in the training of Llama 3, arXiv 2407.21783 section 3.3.2;
 // blockwise online softmax: Milakov and Gimelshein, arXiv 1805.02867.
 
+#include "core/error.hpp"
 #include "layers/attention_parts.hpp"
 
 namespace shardmark {
@@ -130,8 +131,9 @@ void GatherAttention::forward(Rank& rank, State& state, const Heads& in, const T
   auto& s = static_cast<GatherState&>(state);
   const Tensor sum = sum_of(o, s.wide_q);
   pack(rank, s, in);
-  gather(rank, s, 0);
   for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+    const auto step_scope = rank.scope(message("step", chunk));
+    if (chunk == 0) gather(rank, s, 0);
     Attention op{.q = queries(in.q, chunk),
                  .k = keys(in.k, chunk),
                  .v = keys(in.v, chunk),
@@ -161,6 +163,7 @@ void GatherAttention::backward(Rank& rank, State& state, const Heads& in, const 
   auto& s = static_cast<GatherState&>(state);
   const Tensor sum = sum_of(gradients.q, s.wide_q);
   for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+    const auto step_scope = rank.scope(message("step", chunk));
     fill(rank, all_parts(s.gradients, chunk), 0);
     for (int step = 0; step < group_.size; ++step) {
       const int part = part_at(step);

@@ -136,13 +136,33 @@ void add_advice_option(CommandLine& line, Options& options) {
            set_flag(options.advise));
 }
 
+/// Attention alone has heads, and nothing else of a block.
+void check_scope(const bench::Options& base) {
+  if (std::ranges::find(base.blocks, BlockKind::block) != base.blocks.end()) return;
+  const bool splits_tokens = std::ranges::count(base.sequence_parallel, true) > 0;
+  for (const auto& [given, name] : {std::pair{!base.hidden.empty(), "--hidden"},
+                                    {!base.ffn.empty(), "--ffn"},
+                                    {base.mlp.has_value(), "--mlp"},
+                                    {base.gelu.has_value(), "--gelu"},
+                                    {base.norm.has_value(), "--norm"},
+                                    {base.positions.has_value(), "--positions"},
+                                    {base.biases.has_value(), "--biases"},
+                                    {splits_tokens, "--sp on"}})
+    if (given)
+      throw InputError{message(name, " changes nothing: --scope attention is attention alone, on q, "
+                               "k and v of --heads, --kv-heads and --head-dim; add --scope block, "
+                               "or leave it out")};
+}
+
 void check(const Options& options) {
   check_contradictions(options.base);
+  check_scope(options.base);
   if (!options.advise) return;
   for (const auto& [given, name] : {std::pair{options.base.dry_run, "--dry-run"},
                                     {!options.base.dump.empty(), "--dump"},
                                     {!options.base.out.empty(), "--out"},
-                                    {options.base.machine.has_value(), "--predict"}})
+                                    {options.base.machine.has_value(), "--predict"},
+                                    {!options.base.runner.plans.algorithms.empty(), "--algorithm"}})
     if (given)
       throw InputError{message("--advise measures no rows for ", name, "; leave out one of them")};
 }

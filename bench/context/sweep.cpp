@@ -228,6 +228,7 @@ Sweep expand(const Options& options, int world_size, bool must_fit) {
   fail_if_nothing_splits(options, sweep);
   note_collapsed(options, sweep);
   note_chunks(options, sweep);
+  note_plans(options.base, sweep);
   return sweep;
 }
 

@@ -102,33 +102,6 @@ void note_chunks(const Options& options, Sweep& sweep) {
   }
 }
 
-/// Which collectives of the cases --algorithm leaves as they are; throws when it is all of them.
-void note_plans(const Options& options, Sweep& sweep) {
-  const auto& algorithms = options.runner.plans.algorithms;
-  if (algorithms.empty()) return;
-  std::set<UsedCollective> used;
-  std::set<std::string> seen;
-  for (const Case& made : sweep.cases) {
-    const Parallel& parallel = made.layer.parallel;
-    // Sizes do not matter for which collectives there are.
-    const std::string kind = message(static_cast<int>(made.layer.block), ' ', name_of(made.phase),
-                                     ' ', parallel.tp.size > 1, ' ', describe_split(parallel));
-    if (!made.skip_reason.empty() || parallel.num_ranks() == 1 || !seen.insert(kind).second)
-      continue;
-    LayerConfig layer = made.layer;
-    layer.parallel = parallel.at(0, 0);
-    for (const OpRecord& record : record_program(layer, made.phase, 1).ops)
-      if (const auto call = call_of(record.op); call && call->group.size > 1)
-        used.emplace(call->group.axis, call->collective);
-  }
-  try {
-    for (std::string& text : find_unplanned(algorithms, used))
-      sweep.notices.push_back(std::move(text));
-  } catch (const InputError& error) {
-    throw InputError{message("--algorithm ", error.what())};
-  }
-}
-
 /// What of a shape is not as usual for the hidden size.
 std::string particulars(const Case& config) {
   const ModelShape& shape = config.layer.shape;
@@ -184,6 +157,28 @@ Sweep expand(const Options& options, int world_size) {
   note_chunks(options, sweep);
   note_plans(options, sweep);
   return sweep;
+}
+
+void note_plans(const Options& options, Sweep& sweep) {
+  const PlanChoice& plans = options.runner.plans;
+  if (plans.algorithms.empty()) return;
+  std::set<UsedCollective> used;
+  for (const Case& made : sweep.cases) {
+    const Parallel& parallel = made.layer.parallel;
+    if (!made.skip_reason.empty() || parallel.num_ranks() == 1) continue;
+    // The ranks of a stage do the same, those of other stages need not.
+    const int ranks_per_stage = parallel.num_model_ranks() / parallel.pp.size;
+    for (int stage = 0; stage < parallel.pp.size; ++stage) {
+      LayerConfig layer = made.layer;
+      layer.parallel = parallel.at(0, stage * ranks_per_stage);
+      add_used_collectives(record_program(layer, made.phase, 1).ops, used);
+    }
+  }
+  try {
+    for (std::string& text : find_unplanned(plans, used)) sweep.notices.push_back(std::move(text));
+  } catch (const InputError& error) {
+    throw InputError{message("--algorithm ", error.what())};
+  }
 }
 
 std::string shape_key(const Case& config) {

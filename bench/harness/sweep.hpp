@@ -24,6 +24,10 @@ struct Sweep {
 /// Throws InputError with the reasons when every case has a skip_reason.
 void fail_if_nothing_runs(const Sweep& sweep);
 
+/// Notes which collectives of the cases --algorithm leaves as they are, among them those for whose
+/// size the table of auto has no row. Throws InputError when it is all of an axis, or it has none.
+void note_plans(const Options& options, Sweep& sweep);
+
 /// Equal for cases that differ only in how they are split and overlapped.
 [[nodiscard]] std::string shape_key(const Case& config);
 /// "block step f32 hidden 1024 seq 512 batch 1"

@@ -206,6 +206,7 @@ Sweep expand(const Options& options, int world_size, bool must_fit, const Measur
   note_each(sweep, padding);
   note_each(sweep, unevenness);
   note_collapsed(options, sweep);
+  note_plans(options.base, sweep);
   return sweep;
 }
 

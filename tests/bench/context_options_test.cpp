@@ -108,6 +108,25 @@ TEST(ContextOptions, ContradictionsAreRefused) {
   EXPECT_THAT(problem_of({"--advise", "--dry-run"}), HasSubstr("--dry-run"));
   EXPECT_THAT(problem_of({"--advise", "--dump", "d"}), HasSubstr("--dump"));
   EXPECT_THAT(problem_of({"--advise", "--out", "o"}), HasSubstr("--out"));
+  EXPECT_THAT(problem_of({"--advise", "--algorithm", "cp=ring"}), HasSubstr("--algorithm"));
+}
+
+TEST(ContextOptions, WhatOnlyABlockHasIsRefusedForAttentionAlone) {
+  for (const std::vector<std::string>& option : std::vector<std::vector<std::string>>{
+           {"--hidden", "512"},
+           {"--ffn", "64"},
+           {"--mlp", "swiglu"},
+           {"--gelu", "tanh"},
+           {"--norm", "rms"},
+           {"--positions", "rotary"},
+           {"--biases", "off"},
+           {"--sp", "off,on"}}) {
+    EXPECT_THAT(problem_of(option), AllOf(HasSubstr(option[0]), HasSubstr("add --scope block")));
+    std::vector<std::string> with_block = option;
+    with_block.insert(with_block.end(), {"--scope", "attention,block"});
+    EXPECT_EQ(problem_of(with_block), "accepted") << option[0];
+  }
+  EXPECT_EQ(problem_of({"--sp", "off"}), "accepted");
 }
 
 TEST(ContextOptions, HelpIsTheGoldenText) {

@@ -119,7 +119,20 @@ TEST(ContextSweep, ShapesFollowFromHeads) {
   EXPECT_EQ(shape({"--heads", "4", "--head-dim", "64"}).hidden, 256);
   EXPECT_EQ(shape({"--scope", "block", "--hidden", "512", "--heads", "4"}).head_dim, 128);
   EXPECT_EQ(shape({"--scope", "block", "--heads", "4", "--ffn", "100"}).ffn, 100);
-  EXPECT_EQ(shape({"--hidden", "512", "--heads", "8"}).hidden, 1024) << "attention alone has none";
+  EXPECT_EQ(shape({"--scope", "attention,block", "--hidden", "512", "--heads", "8"}).hidden, 1024)
+      << "attention alone has none";
+}
+
+TEST(ContextSweep, AlgorithmsThatApplyNowhereAreRefused) {
+  const auto problem = [](const std::string& kinds, const std::string& algorithm) {
+    return problem_of(
+        {"--cp", "3", "--kind", kinds, "--heads", "3", "--seq", "36", "--algorithm", algorithm}, 3);
+  };
+  EXPECT_THAT(problem("ring", "cp=ring"), HasSubstr("no collective runs over axis cp"));
+  EXPECT_THAT(problem("ulysses", "tp=ring"), HasSubstr("no collective runs over axis tp"));
+  EXPECT_THAT(problem("ulysses", "cp=binomial"), HasSubstr("what runs over cp here is all_to_all"));
+  EXPECT_EQ(problem("ring,ulysses", "cp=pairwise"), "accepted");
+  EXPECT_EQ(problem("all-gather", "cp=ring"), "accepted");
 }
 
 TEST(ContextSweep, HeadChunksDivideTheHeadsAfterTheExchange) {

@@ -162,5 +162,22 @@ TEST(Sweep, AlgorithmsThatApplyNowhereAreRefusedAndPartlyAreNoted) {
               testing::Contains(testing::HasSubstr("stays native (bruck has none)")));
 }
 
+/// As where a tuning table of NCCL has no line for a call: the library's own choice.
+TEST(Sweep, AutoSaysForWhichSizesItsTableHasNoRow) {
+  Options options = parse_options({"--tp", "3", "--hidden", "192", "--heads", "3", "--seq", "6,96",
+                                   "--block", "mlp", "--phase", "forward"});
+  options.runner.plans.algorithms = {{Axis::tp, "auto"}};
+  const auto notices = [&](std::vector<ChoiceTable::Row> rows) {
+    options.runner.plans.table = ChoiceTable{std::move(rows)};
+    return expand(options, 3).notices;
+  };
+  EXPECT_THAT(notices({{Collective::all_reduce, 3, 0, -1, "ring"}}), testing::IsEmpty());
+  EXPECT_THAT(notices({{Collective::all_reduce, 3, 0, 4608, "ring"}}),
+              testing::ElementsAre("tp=auto: the table has no row for all_reduce on 3 ranks at 1 "
+                                   "of 2 sizes (73728 to 73728 B): native is taken there"));
+  EXPECT_THAT(notices({{Collective::all_reduce, 2, 0, -1, "ring"}}),
+              testing::ElementsAre(testing::HasSubstr("at 2 of 2 sizes (4608 to 73728 B)")));
+}
+
 }  // namespace
 }  // namespace shardmark::bench

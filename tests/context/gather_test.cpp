@@ -4,6 +4,9 @@
 #include "tests/context/records.hpp"
 #include "tests/context/serial.hpp"
 
+#include <set>
+#include <string>
+
 namespace shardmark {
 namespace {
 
@@ -96,6 +99,26 @@ TEST(Gather, HidesBehindWhatNeedsNoExchange) {
     EXPECT_THAT(order, testing::ElementsAre("all_gather", "attention", "await", "all_gather",
                                             "attention", "attention", "attention", "attention",
                                             "await", "attention", "attention", "attention"));
+  }
+}
+
+/// In traces and tables a piece of the heads is a step.
+TEST(Gather, EveryPieceOfTheHeadsIsAStep) {
+  for (const CoreCase& c : with_chunks({3})) {
+    const RecordedSteps steps{c};
+    for (const char* pass : {"all_gather_forward", "all_gather_backward"}) {
+      std::set<std::string> paths;
+      for (const OpRecord& record : steps.ops[1])
+        if (kind_of(record.op) == OpKind::communication &&
+            record.path->find(pass) != std::string::npos)
+          paths.insert(*record.path);
+      const std::int64_t chunks =
+          c.config.overlap
+              ? c.config.context.usable_head_chunks(c.config.heads, c.config.kv_heads)
+              : 1;
+      ASSERT_EQ(static_cast<std::int64_t>(paths.size()), chunks) << c;
+      EXPECT_THAT(*paths.rbegin(), testing::EndsWith(message(pass, "/step", chunks - 1))) << c;
+    }
   }
 }
 

@@ -58,6 +58,36 @@ TEST(Races, NamesBothOpsAndTheBuffer) {
                           "reads buffer 1, and no fence orders them"));
 }
 
+/// What it adds to it reads first.
+TEST(Races, AnAttentionBackwardReadsTheSumsItAddsTo) {
+  const auto races = [](bool accumulate) {
+    const Recorded recorded{
+        one_rank, [accumulate](Rank& rank) {
+          const Buffer x = rank.allocate({4, 8}, DType::f32, Category::activation);
+          const Buffer lse = rank.allocate({1, 1, 4}, DType::f32, Category::activation);
+          const Buffer dx = rank.allocate({3, 4, 8}, DType::f32, Category::gradient);
+          const Tensor q = x.tensor(), dq = dx.tensor().row_block(0, 1);
+          const Tensor dk = dx.tensor().row_block(1, 1), dv = dx.tensor().row_block(2, 1);
+          fill(rank, dv, 0);
+          rank.submit(AttentionBackward{.q = q,
+                                        .k = q,
+                                        .v = q,
+                                        .o = q,
+                                        .lse = lse.tensor(),
+                                        .d_o = q,
+                                        .dq = dq,
+                                        .dk = dk,
+                                        .dv = dv,
+                                        .shape = {},
+                                        .accumulate = accumulate},
+                      Lane::tp);
+        }};
+    return find_races(recorded.ops[0]);
+  };
+  EXPECT_THAT(races(true), ElementsAre(HasSubstr("attention_bwd on lane tp reads buffer 3")));
+  EXPECT_THAT(races(false), ElementsAre(HasSubstr("attention_bwd on lane tp writes buffer 3")));
+}
+
 TEST(Races, AwaitBeforeSignalIsReported) {
   const Recorded recorded{one_rank, [](Rank& rank) {
                             rank.await(Fence{7}, Lane::tp);
