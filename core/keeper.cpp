@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <string>
 
 namespace shardmark {
@@ -35,29 +35,32 @@ namespace {
   ::_exit(exit_code);
 }
 
-// A signal handler can reach nothing but a static variable.
-std::atomic<int> signal_to_pass_on{0};
-static_assert(std::atomic<int>::is_always_lock_free);
-
 /// Signals that somebody sent to this process only reach the rank from here. Launchers signal the
-/// whole process group: then the rank has its own by the time that this one comes, and the queued
-/// one tells an InterruptFlag that it is the same.
-void pass_on(pid_t rank, int signal) {
+/// whole process group, some this process besides: by the end of a pause the rank has its own, and
+/// what came here meanwhile was the same. The queued one says how many there have been, so that an
+/// InterruptFlag can tell whether it has seen this one.
+void pass_on(pid_t rank, int signal, int number, const sigset_t& interrupts) {
   ::usleep(100'000);
-  ::sigqueue(rank, signal, {});
+  const timespec at_once{};
+  while (::sigtimedwait(&interrupts, nullptr, &at_once) > 0) continue;
+  ::sigqueue(rank, signal, {.sival_int = number});
 }
 
 /// Waits for the rank and ends this process; skips everything that belongs to the program.
 [[noreturn]] void keep(pid_t rank, int marker) {
   ::prctl(PR_SET_NAME, "shardmark-keep");
   for (const int signal : {SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}) std::signal(signal, SIG_IGN);
-  struct sigaction action {};
-  action.sa_handler = [](int signal) { signal_to_pass_on = signal; };
-  sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
-  int status = 0;
-  while (::waitpid(rank, &status, 0) < 0 && errno == EINTR)
-    if (const int signal = signal_to_pass_on.exchange(0); signal != 0) pass_on(rank, signal);
+  sigset_t interrupts, all;
+  ::sigemptyset(&interrupts);
+  ::sigaddset(&interrupts, SIGINT);
+  ::sigaddset(&interrupts, SIGTERM);
+  all = interrupts;
+  ::sigaddset(&all, SIGCHLD);
+  ::sigprocmask(SIG_BLOCK, &all, nullptr);  // they wait until they are asked for: none is lost
+  int status = 0, num_passed_on = 0;
+  while (::waitpid(rank, &status, WNOHANG) == 0)
+    if (const int signal = ::sigwaitinfo(&all, nullptr); signal == SIGINT || signal == SIGTERM)
+      pass_on(rank, signal, ++num_passed_on, interrupts);
   if (WIFSIGNALED(status)) end(128 + WTERMSIG(status));
   char done = 0;
   if (WEXITSTATUS(status) != 0 || ::read(marker, &done, 1) == 1) end(WEXITSTATUS(status));

@@ -206,21 +206,29 @@ bool is_oversubscribed(Transport& transport, int threads_per_rank) {
 namespace {
 
 // A signal handler can reach nothing but a static variable.
-std::atomic<int> signal_seen{0};
+std::atomic<int> signal_seen{0}, num_seen{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 std::array<struct sigaction, 2> actions_before;
 constexpr std::array<int, 2> interrupting{SIGINT, SIGTERM};
 
 void note_signal(int signal, siginfo_t* info, void*) {
-  // What a Keeper passes on may be here already: launchers signal whole process groups.
-  if (info->si_code == SI_QUEUE && signal_seen != 0) return;
-  if (signal_seen.exchange(signal) != 0) ::_exit(128 + signal);
+  // What a Keeper passes on says the how many-th it is, and may be here already: launchers signal
+  // whole process groups.
+  const bool is_passed_on = info->si_code == SI_QUEUE;
+  int seen = num_seen, number = 0;
+  do {
+    number = is_passed_on ? std::max(1, info->si_value.sival_int) : seen + 1;
+    if (number <= seen) return;
+  } while (!num_seen.compare_exchange_weak(seen, number));
+  signal_seen = signal;
+  if (number > 1) ::_exit(128 + signal);
 }
 
 }  // namespace
 
 InterruptFlag::InterruptFlag() {
   signal_seen = 0;
+  num_seen = 0;
   struct sigaction action {};
   action.sa_sigaction = note_signal;
   action.sa_flags = SA_RESTART | SA_SIGINFO;

@@ -1,6 +1,7 @@
 // A program whose ranks misbehave on purpose: launch_fault_program MODE [RANK]. RANK (default 1)
 // does what MODE says while the others run all-reduces; with MODE interrupt all ranks end in order
-// after a signal, with exit code RANK. launch_fault_test.cmake checks how it ends.
+// after a signal, with exit code RANK; with MODE busy they note it and go on. launch_fault_test.cmake
+// and the shell scripts here check how it ends.
 
 #include "core/error.hpp"
 #include "core/launch.hpp"
@@ -38,12 +39,13 @@ void body(const std::string& mode, int culprit, Transport& transport) {
   if (mode == "early_return" && transport.rank() == culprit) return;
   const InterruptFlag interrupt;
   conformance::Data x{DType::f32, 1000};
-  for (int iteration = 0; iteration < (mode == "interrupt" ? 1'000'000 : 300); ++iteration) {
+  const bool is_signalled = mode == "interrupt" || mode == "busy";
+  for (int iteration = 0; iteration < (is_signalled ? 1'000'000 : 300); ++iteration) {
     if (iteration == 100 && transport.rank() == culprit) misbehave(mode, transport);
     x.fill([](std::int64_t) { return 0.0; });
     conformance::communicate(transport, AllReduce{x.tensor(), group, Reduction::sum}, Lane::tp);
-    if (mode != "interrupt" || iteration % 100 != 0) continue;
-    if (transport.maximum(interrupt.is_set() ? 1 : 0) > 0) {
+    if (!is_signalled || iteration % 100 != 0) continue;
+    if (mode == "interrupt" && transport.maximum(interrupt.is_set() ? 1 : 0) > 0) {
       if (transport.rank() == 0) std::cout << "interrupted, rows kept\n" << std::flush;
       break;
     }

@@ -3,6 +3,7 @@
 #include "core/bf16.hpp"
 #include "core/error.hpp"
 #include "core/host.hpp"
+#include "core/keeper.hpp"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -99,6 +100,47 @@ TEST(InterruptFlag, NotesTheSignalAndRestoresTheHandler) {
   }
   const InterruptFlag again;
   EXPECT_FALSE(again.is_set());
+}
+
+void queue(int number) { ::sigqueue(::getpid(), SIGINT, {.sival_int = number}); }
+
+/// A launcher signals rank and keeper: what the keeper passes on later is the same signal.
+TEST(InterruptFlag, WhatAKeeperPassesOnCountsOnce) {
+  const InterruptFlag flag;
+  queue(1);
+  EXPECT_TRUE(flag.is_set());
+  queue(1);
+  EXPECT_EQ(flag.exit_code(), 130);
+}
+
+TEST(InterruptFlagDeathTest, TheSecondThatAKeeperPassesOnEndsAtOnce) {
+  EXPECT_EXIT(
+      {
+        const InterruptFlag flag;
+        ::raise(SIGINT);
+        queue(1);
+        if (flag.is_set()) queue(2);
+      },
+      testing::ExitedWithCode(130), "");
+}
+
+/// Sends the keeper a signal and gives it time to pass that on.
+void signal_keeper(int signal) {
+  ::kill(::getppid(), signal);
+  for (int i = 0; i < 50; ++i) ::usleep(10'000);
+}
+
+TEST(KeeperDeathTest, TheFirstSignalReachesTheRankAndTheSecondEndsIt) {
+  const auto exit_code_after = [](int num_signals) {
+    Keeper keeper;
+    const InterruptFlag flag;
+    for (int i = 0; i < num_signals; ++i) signal_keeper(SIGINT);
+    keeper.completed();
+    ::_exit(flag.is_set() ? 3 : 4);
+  };
+  EXPECT_EXIT(exit_code_after(0), testing::ExitedWithCode(4), "");
+  EXPECT_EXIT(exit_code_after(1), testing::ExitedWithCode(3), "");
+  EXPECT_EXIT(exit_code_after(2), testing::ExitedWithCode(130), "");
 }
 
 TEST(InterruptFlagDeathTest, TheSecondSignalEndsAtOnce) {
