@@ -156,7 +156,9 @@ void add_ways(Series& series, const Options& options, const World& world) {
     for (const std::string_view each : algorithm_names(collective)) add(std::string{each}, true);
   }
   if (!options.plan_file.empty())
-    series.ways.push_back({plan_name(options.plan_file), load_plan(options, series)});
+    series.ways.push_back({.algorithm = plan_name(options.plan_file),
+                           .plan = load_plan(options, series),
+                           .is_from_file = true});
 }
 
 }  // namespace

@@ -135,9 +135,10 @@ std::vector<Column> time_columns() {
 std::vector<Column> account_columns() {
   return {
       {"bytes_analytic", "B",
-       "least that must cross the busiest member's link per call, the bytes of busbw; a plan may "
-       "send more, and is checked by bytes_plan = bytes_observed",
-       measured, [](L l) { return text(l.row.bytes_analytic); }},
+       "sent by the busiest member per call, by the closed form of the row's algorithm (heads of "
+       "collectives/*.cpp); native: the least that must cross its link, the bytes of busbw; empty "
+       "for a plan from a file. Where it is not bytes_plan and bytes_observed, the row fails",
+       measured, [](L l) { return text_if_known(l.row.bytes_analytic); }},
       {"bytes_plan", "B", "sent by the busiest member, by the plan's steps; empty for native",
        measured, [](L l) { return text_if_known(l.row.bytes_plan); }},
       {"bytes_observed", "B",

@@ -33,6 +33,7 @@ class Meter {
     Row row;
     Call call;
     Runnable runnable;
+    double bytes_formula{-1};  ///< that this rank sends; -1: a plan from a file
     std::vector<double> samples_us, alone_us;
   };
   enum class Who : std::uint8_t { all, first_group };

@@ -58,7 +58,8 @@ struct Row {
   TimeSummary time;
   std::string rank_scope{"max"};  ///< whose time it is: -a
   int warmup{0}, inner_calls{1};
-  double bytes_analytic{0}, bytes_plan{-1}, bytes_observed{0};  ///< plan: -1 for native
+  /// Of the busiest member. analytic: -1 for a plan from a file; plan: -1 for native.
+  double bytes_analytic{0}, bytes_plan{-1}, bytes_observed{0};
   bool checked{false};
   std::int64_t num_wrong{0};
   std::string failure;  ///< the first wrong element

@@ -38,6 +38,7 @@ everything_is_right() {
   diff <(column bytes_analytic run | head -2) <(column bytes_observed run | head -2) || fail "bytes differ"
   paste <(column bytes_plan run) <(column bytes_observed run) |
     awk 'NF == 2 && $1 != $2 { exit 1 }' || fail "a plan sends other bytes than it says"
+  diff <(column bytes_analytic run) <(column bytes_observed run) || fail "a formula says something else"
   has run/run.json '"complete": true'
 }
 mpi_3_everything() { everything_is_right mpi 3; }
