@@ -2,6 +2,7 @@
 
 #include "bench/harness/dry_run.hpp"
 #include "bench/harness/run.hpp"
+#include "bench/pipeline/gain.hpp"
 #include "bench/pipeline/inference.hpp"
 #include "bench/pipeline/sweep.hpp"
 #include "bench/pipeline/table.hpp"
@@ -34,6 +35,7 @@ Sinks show(const bench::Options& options, const Transport& transport, const Swee
   table->begin(options, transport, rows.notices);
   Sinks sinks;
   sinks.push_back(std::move(table));
+  sinks.push_back(std::make_unique<GainText>(std::cout));
   return sinks;
 }
 
@@ -71,6 +73,8 @@ int run(const Options& options, const std::vector<std::string>& command_line,
     if (!changes.empty()) summary["balance"] = to_json(changes);
     if (const auto comparisons = compare_tp_with_pp(results); !comparisons.empty())
       summary["tp_against_pp"] = to_json(comparisons);
+    if (const auto gains = measured_gains(results); !gains.empty())
+      summary["balance_measured"] = to_json(gains);
     return summary;
   };
   return bench::run(bench, base, command_line, transport);

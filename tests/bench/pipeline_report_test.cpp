@@ -1,4 +1,5 @@
 #include "bench/harness/columns.hpp"
+#include "bench/pipeline/gain.hpp"
 #include "bench/pipeline/report.hpp"
 #include "layers/pipeline/generate.hpp"
 
@@ -101,6 +102,48 @@ TEST(PipelineReport, TheMostOfAllCopiesCounts) {
 TEST(PipelineReport, ARowWithoutAPipelineHasNone) {
   std::ostringstream out;
   print_times(out, Result{}, true);
+  EXPECT_EQ(out.str(), "");
+}
+
+Outcome balanced(const std::string& how, std::vector<std::int64_t> blocks, double slowest_us,
+                 double step_us) {
+  Outcome row;
+  row.result = three_ranks();
+  row.result.config.balance = how;
+  row.result.config.layer.pipeline.schedule_name = "1f1b";
+  row.result.config.layer.pipeline.blocks = std::move(blocks);
+  row.result.pipeline->ranks[1].backward_us = slowest_us - 2500;
+  row.result.time.p50 = step_us;
+  return row;
+}
+
+TEST(PipelineGain, ComparesMeasuredRowsThatDifferInTheirBalanceOnly) {
+  const Outcome by_count = balanced("count", {3, 3, 3}, 10'000, 16'000);
+  const Outcome by_cost = balanced("measured", {4, 3, 2}, 8000, 14'000);
+  Outcome other = by_cost;
+  other.result.config.layer.pipeline.micro = 8;  // has no row by count
+  const std::vector<Result> results{by_count.result, other.result, by_cost.result};
+  const auto gains = measured_gains(results);
+  ASSERT_EQ(gains.size(), 1U);
+  EXPECT_DOUBLE_EQ(gains[0].gain_pct(), 20);
+  EXPECT_DOUBLE_EQ(gains[0].step_gain_pct(), 12.5);
+  std::ostringstream out;
+  GainText text{out};
+  text.add(by_count);
+  text.add(by_cost);
+  text.finish(true);
+  EXPECT_THAT(out.str(),
+              HasSubstr("4+3+2 blocks instead of 3+3+3: the slowest rank computes 8.00 instead of "
+                        "10.00 ms (20.0 % less), a step takes 14.00 instead of 16.00 ms (12.5 % "
+                        "less)\n"));
+}
+
+TEST(PipelineGain, TheSameSplitGainsNothing) {
+  std::ostringstream out;
+  GainText text{out};
+  text.add(balanced("count", {3, 3, 3}, 10'000, 16'000));
+  text.add(balanced("measured", {3, 3, 3}, 9900, 15'900));
+  text.finish(true);
   EXPECT_EQ(out.str(), "");
 }
 

@@ -114,6 +114,8 @@ balance_by_measured_cost() {
   [ "$(column split run | tr '\n' ' ')" = "3+3 5+1 " ] || fail "split: $(column split run)"
   has out 'head [0-9.]+ ms of a micro-batch: 5\+1 blocks instead of 3\+3; slowest rank .* % less'
   has run/run.json '"gain_pct"'
+  has out '5\+1 blocks instead of 3\+3: the slowest rank computes [0-9.]+ instead of [0-9.]+ ms'
+  has run/run.json '"balance_measured"'
 }
 
 fitted_to_measured_times() {
