@@ -109,6 +109,32 @@ refuses_a_launcher() {
   expect 0 mpi 1 "${llama[@]}" --tp 1,2
 }
 
+# A run of another program makes a machine that predicts its own rows; one without communication does not.
+calibrates_pipelines() {
+  local brief=(--ranks 2 --layers 2 --hidden 64 --heads 2 --seq 32 --vocab 64 --microbatches 2
+    --max-time 0.1 --min-samples 2 --warmup 1 --peak-tflops 0.1 --check off)
+  expect 0 "$PIPELINE" "${brief[@]}" --pp 1,2 --out run
+  expect 0 "$PROGRAM" --calibrate run --machine-name mine
+  cp out mine.json
+  has mine.json 'measured by shardmark-pp run '
+  has mine.json '"send_recv"'
+  expect 0 "$PIPELINE" --predict mine.json --layers 4 --hidden 64 --heads 2 --seq 32 --vocab 64 --pp 2 --microbatches 2
+  expect 0 "$PIPELINE" "${brief[@]}" --pp 1 --out alone
+  expect 2 "$PROGRAM" --calibrate alone
+  has err 'or --pp 2\) among its degrees'
+}
+calibrates_split_sequences() {
+  local brief=(--ranks 2 --cp 1,2 --heads 2 --head-dim 16 --seq 64 --max-time 0.1 --min-samples 2 --warmup 1
+    --peak-tflops 0.1 --check off)
+  expect 0 "$CONTEXT" "${brief[@]}" --scope block --overlap off --out run
+  expect 0 "$PROGRAM" --calibrate run
+  has out 'measured by shardmark-cp run '
+  has out '"all_to_all"'
+  expect 0 "$CONTEXT" "${brief[@]}" --overlap on --out hidden
+  expect 2 "$PROGRAM" --calibrate hidden
+  has err 'no communication between ranks without --overlap'
+}
+
 predicts_split_sequences() {
   expect 0 "$CONTEXT" --predict h100-sxm-8 --cp 1,3,8 --kind ring,ulysses --order contiguous,zigzag --seq 6k \
     --heads 24 --dtype bf16 --out run
