@@ -127,7 +127,7 @@ TEST(InterruptFlagDeathTest, TheSecondThatAKeeperPassesOnEndsAtOnce) {
 /// Sends the keeper a signal and gives it time to pass that on.
 void signal_keeper(int signal) {
   ::kill(::getppid(), signal);
-  for (int i = 0; i < 50; ++i) ::usleep(10'000);
+  for (int i = 0; i < 25; ++i) ::usleep(10'000);
 }
 
 TEST(KeeperDeathTest, TheFirstSignalReachesTheRankAndTheSecondEndsIt) {
