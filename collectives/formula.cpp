@@ -210,9 +210,9 @@ std::int64_t hierarchical(const Question& q) {
 
 std::int64_t pairwise(const Question& q) {
   if (q.collective() == Collective::all_to_all) return (q.n() - 1) * q.block;
-  const auto own = q.counts.subspan(static_cast<std::size_t>(q.member) *
-                                        static_cast<std::size_t>(q.n()),
-                                    static_cast<std::size_t>(q.n()));
+  const auto own =
+      q.counts.subspan(static_cast<std::size_t>(q.member) * static_cast<std::size_t>(q.n()),
+                       static_cast<std::size_t>(q.n()));
   return std::accumulate(own.begin(), own.end(), std::int64_t{0}) -
          own[static_cast<std::size_t>(q.member)];
 }
@@ -247,7 +247,8 @@ constexpr std::array<Formula, 11> formulas{{{"ring", ring},
 std::optional<std::int64_t> formula_numel_sent(const Plan& plan, std::span<const int> hosts,
                                                int member, std::int64_t block_numel,
                                                std::span<const std::int64_t> counts) {
-  const auto found = std::ranges::find(formulas, std::string_view{plan.algorithm}, &Formula::algorithm);
+  const auto found =
+      std::ranges::find(formulas, std::string_view{plan.algorithm}, &Formula::algorithm);
   if (found == formulas.end()) return std::nullopt;
   if (plan.num_ranks == 1) return 0;
   return found->sent({plan, hosts, member, block_numel, counts});

@@ -69,11 +69,10 @@ void add_missing_rows(Axis axis, const ChoiceTable& table, const std::set<UsedCo
   }
   for (const auto& [group, sizes] : groups)
     if (!sizes.missing.empty())
-      notices.push_back(message(name_of(axis), "=auto: the table has no row for ",
-                                name_of(group.first), " on ", group.second, " ranks at ",
-                                sizes.missing.size(), " of ", sizes.count, " sizes (",
-                                sizes.missing.front(), " to ", sizes.missing.back(),
-                                " B): native is taken there"));
+      notices.push_back(message(
+          name_of(axis), "=auto: the table has no row for ", name_of(group.first), " on ",
+          group.second, " ranks at ", sizes.missing.size(), " of ", sizes.count, " sizes (",
+          sizes.missing.front(), " to ", sizes.missing.back(), " B): native is taken there"));
 }
 
 }  // namespace

@@ -9,9 +9,10 @@ namespace shardmark {
 /// is gone.
 ///
 /// The constructor forks. The child returns from it and is the rank; the parent, the keeper, only
-/// waits for the child, passes SIGINT and SIGTERM on to it (see InterruptFlag; those that come within
-/// 100 ms count as one), and ends with its exit code: 1 instead of 0 unless `completed` was called,
-/// 128 + the signal if one killed it. Create it before any thread; the child dies with the keeper.
+/// waits for the child, passes SIGINT and SIGTERM on to it (see InterruptFlag; those that come
+/// within 100 ms count as one), and ends with its exit code: 1 instead of 0 unless `completed` was
+/// called, 128 + the signal if one killed it. Create it before any thread; the child dies with the
+/// keeper.
 class Keeper {
  public:
   Keeper();

@@ -15,8 +15,8 @@ std::int64_t state_bytes(const LayerConfig& config, int stage) {
   RecordBackend backend;
   OpList list;
   Rank rank{0, Mesh{{}}, backend};
-  TokenScratch scratch = make_token_scratch(
-      rank, config.parallel, {config.tokens(), config.shape.hidden}, config.dtype);
+  TokenScratch scratch = make_token_scratch(rank, config.parallel,
+                                            {config.tokens(), config.shape.hidden}, config.dtype);
   Recomputed recomputed;
   const Stage layers{rank, config, stage_range(config, stage), scratch, &recomputed};
   rank.set_sink(&list);

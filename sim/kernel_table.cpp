@@ -70,8 +70,8 @@ class Table {
   int number_{1};
 };
 
-/// Files of before there was a column for it: the lane of a collective is named after its axis, as is
-/// the column with the degree.
+/// Files of before there was a column for it: the lane of a collective is named after its axis, as
+/// is the column with the degree.
 std::string degree_column(const std::string& lane) { return lane.starts_with("pp_") ? "pp" : lane; }
 
 }  // namespace
@@ -96,8 +96,8 @@ std::vector<KernelRow> parse_kernels(const std::string& csv) {
                   .bytes_memory = table.number("bytes_memory") / count,
                   .bytes_wire = table.number("bytes_wire") / count};
     if (row.kind == "communication")
-      row.group_size = static_cast<int>(table.number(
-          table.has("group_size") ? "group_size" : degree_column(table.text("lane"))));
+      row.group_size = static_cast<int>(
+          table.number(table.has("group_size") ? "group_size" : degree_column(table.text("lane"))));
     row.overlaps = table.has("overlap") && table.text("overlap") == "true";
     rows.push_back(std::move(row));
   }

@@ -33,7 +33,7 @@ struct Way {
   /// auto: the table and the plans that it names for the collective.
   std::shared_ptr<const ChoiceTable> table{};
   std::map<std::string, std::shared_ptr<const Plan>, std::less<>> choices{};
-  std::string notice{};  ///< auto: where it takes native for want of a row
+  std::string notice{};      ///< auto: where it takes native for want of a row
   bool is_from_file{false};  ///< --plan
 };
 /// What a way does for a size: a plan, or null for native; `chosen` is auto's choice.

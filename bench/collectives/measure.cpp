@@ -188,8 +188,10 @@ void Meter::count_bytes(Entry& entry) {
     if (differ(plan, observed))
       fail(message("rank ", rank, " sent ", observed, " bytes, its plan says ", plan));
     else if (formula >= 0 && differ(plan, formula))
-      fail(message("rank ", rank, " sends ", plan, " bytes by its plan, the algorithm's formula "
-                   "says ", formula));
+      fail(message("rank ", rank, " sends ", plan,
+                   " bytes by its plan, the algorithm's formula "
+                   "says ",
+                   formula));
   }
   const bool pairs = row.point.pattern != Pattern::none && row.point.pattern != Pattern::ring;
   if (!pairs && row.bytes_plan < 0 && differ(row.bytes_analytic, row.bytes_observed))

@@ -149,7 +149,8 @@ void check_scope(const bench::Options& base) {
                                     {base.biases.has_value(), "--biases"},
                                     {splits_tokens, "--sp on"}})
     if (given)
-      throw InputError{message(name, " changes nothing: --scope attention is attention alone, on q, "
+      throw InputError{message(name,
+                               " changes nothing: --scope attention is attention alone, on q, "
                                "k and v of --heads, --kv-heads and --head-dim; add --scope block, "
                                "or leave it out")};
 }

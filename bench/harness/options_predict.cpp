@@ -26,13 +26,14 @@ void add_prediction_options(CommandLine& line, Options& options) {
            });
   line.add_print("--list-machines", "print the machines that --predict knows", list_machines);
   if (options.tool != Tool::tp) return;
-  line.add("--calibrate",
-           {"DIR",
-            "print the machine file of the machine that the run in DIR measured (of shardmark-tp, -cp "
-            "or -pp): rows with and without communication over the sizes of interest, a core per "
-            "rank",
-            "none", "run > mine.json"},
-           set_path(options.calibrate));
+  line.add(
+      "--calibrate",
+      {"DIR",
+       "print the machine file of the machine that the run in DIR measured (of shardmark-tp, -cp "
+       "or -pp): rows with and without communication over the sizes of interest, a core per "
+       "rank",
+       "none", "run > mine.json"},
+      set_path(options.calibrate));
   line.add("--machine-name", {"NAME", "its name", options.machine_name, "mine"},
            [&options](std::string_view option, const std::string& text) {
              if (text.empty()) throw InputError{message(option, " needs a name")};

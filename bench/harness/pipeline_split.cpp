@@ -1,5 +1,5 @@
-// PipelineAnalysis::split: which part of the window every instant of a rank belongs to. And what was
-// in flight meanwhile.
+// PipelineAnalysis::split: which part of the window every instant of a rank belongs to. And what
+// was in flight meanwhile.
 
 #include "bench/harness/pipeline_times.hpp"
 #include "core/error.hpp"
@@ -240,7 +240,8 @@ std::vector<int> PipelineAnalysis::most_in_flight(std::span<const RankIteration>
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     std::map<std::pair<int, int>, OpSpan> spans;  // of a micro-batch in a stage
     for (const KernelRecord& record : ranks[rank].records)
-      if (const auto& action = actions_[rank][record.op_seq]; action && record.kind == OpKind::compute)
+      if (const auto& action = actions_[rank][record.op_seq];
+          action && record.kind == OpKind::compute)
         spans[{action->stage, action->micro}].include(record);
     most.push_back(most_at_once(spans));
   }

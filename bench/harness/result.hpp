@@ -64,7 +64,7 @@ struct RankWork {
   double flops_done{0};    ///< executed, recomputation included
   double bytes_plan{0};    ///< across its link, summed over the recorded ops
   double activation_bytes{0}, exchange_bytes{0};  ///< memory, by category, at the peak
-  double activation_claim_bytes{0};  ///< of the former what a pipeline's schedule says
+  double activation_claim_bytes{0};               ///< of the former what a pipeline's schedule says
   double kv_bytes{0};                             ///< all K and V that its attention ops read
 };
 

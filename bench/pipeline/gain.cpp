@@ -56,7 +56,8 @@ std::vector<MeasuredGain> measured_gains(std::span<const Result> results) {
 
 std::string to_text(const MeasuredGain& gain) {
   return fmt::format(
-      "{}: {} blocks instead of {}: the slowest rank computes {:.2f} instead of {:.2f} ms ({:.1f} % "
+      "{}: {} blocks instead of {}: the slowest rank computes {:.2f} instead of {:.2f} ms ({:.1f} "
+      "% "
       "less), a step takes {:.2f} instead of {:.2f} ms ({:.1f} % less)",
       gain.what, fmt::join(gain.by_cost, "+"), fmt::join(gain.by_count, "+"),
       gain.slowest_by_cost_us / 1e3, gain.slowest_by_count_us / 1e3, gain.gain_pct(),

@@ -66,9 +66,7 @@ void print_ranks(std::ostream& out, const Result& result, std::span<const InFlig
         ms(split.unexplained_us), share_pct(split.bubble_us, split.window_us),
         number(!places.empty(), [&] { return times.peak_in_flight[rank]; }),
         number(!places.empty(),
-               [&] {
-                 return places[pipeline_place(result.config.layer.parallel, rank)].claimed;
-               }),
+               [&] { return places[pipeline_place(result.config.layer.parallel, rank)].claimed; }),
         number(has_work, [&] { return format_bytes(result.work[rank].activation_bytes); }),
         number(has_work, [&] { return format_bytes(result.work[rank].activation_claim_bytes); }));
   }
@@ -84,7 +82,8 @@ const char* const times_conventions =
     "#   sender comes; blocked: in a send before its receiver comes; drain: last op to closing "
     "barrier.\n"
     "# theory: the same operations replayed with the times they took, iteration by iteration.\n"
-    "# in-flight (--verbose): micro-batches in a stage at once, from F's first kernel to the last of B "
+    "# in-flight (--verbose): micro-batches in a stage at once, from F's first kernel to the last "
+    "of B "
     "or W;\n"
     "#   activations: allocated; claim: of both, what the schedule says.\n";
 

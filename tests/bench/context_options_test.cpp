@@ -112,15 +112,15 @@ TEST(ContextOptions, ContradictionsAreRefused) {
 }
 
 TEST(ContextOptions, WhatOnlyABlockHasIsRefusedForAttentionAlone) {
-  for (const std::vector<std::string>& option : std::vector<std::vector<std::string>>{
-           {"--hidden", "512"},
-           {"--ffn", "64"},
-           {"--mlp", "swiglu"},
-           {"--gelu", "tanh"},
-           {"--norm", "rms"},
-           {"--positions", "rotary"},
-           {"--biases", "off"},
-           {"--sp", "off,on"}}) {
+  for (const std::vector<std::string>& option :
+       std::vector<std::vector<std::string>>{{"--hidden", "512"},
+                                             {"--ffn", "64"},
+                                             {"--mlp", "swiglu"},
+                                             {"--gelu", "tanh"},
+                                             {"--norm", "rms"},
+                                             {"--positions", "rotary"},
+                                             {"--biases", "off"},
+                                             {"--sp", "off,on"}}) {
     EXPECT_THAT(problem_of(option), AllOf(HasSubstr(option[0]), HasSubstr("add --scope block")));
     std::vector<std::string> with_block = option;
     with_block.insert(with_block.end(), {"--scope", "attention,block"});

@@ -51,8 +51,8 @@ TEST(Formulas, EqualTheStepsOfEveryPlanOnEveryRank) {
                 const auto formula = formula_numel_sent(plan, hosts, rank, block, counts);
                 ASSERT_TRUE(formula.has_value()) << describe(plan);
                 EXPECT_EQ(*formula, numel_of_steps(plan, rank, block, counts))
-                    << describe(plan) << " rank " << rank << " blocks of " << block
-                    << " hosts " << testing::PrintToString(hosts);
+                    << describe(plan) << " rank " << rank << " blocks of " << block << " hosts "
+                    << testing::PrintToString(hosts);
                 ++num_compared;
               }
           }
@@ -63,8 +63,8 @@ TEST(Formulas, EqualTheStepsOfEveryPlanOnEveryRank) {
 TEST(Formulas, OfARingAreTheFactorsOfBusbw) {
   for (const int n : {2, 3, 4, 7}) {
     const std::vector<int> hosts(static_cast<std::size_t>(n), 0);
-    for (const Collective collective : {Collective::all_reduce, Collective::all_gather,
-                                        Collective::reduce_scatter}) {
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
       const std::int64_t block = collective == Collective::all_reduce ? 60 * n : 60;
       const double whole = static_cast<double>(total_numel(collective, n, block));
       const Plan plan = make_plan(collective, "ring", hosts);

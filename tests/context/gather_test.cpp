@@ -113,9 +113,8 @@ TEST(Gather, EveryPieceOfTheHeadsIsAStep) {
             record.path->find(pass) != std::string::npos)
           paths.insert(*record.path);
       const std::int64_t chunks =
-          c.config.overlap
-              ? c.config.context.usable_head_chunks(c.config.heads, c.config.kv_heads)
-              : 1;
+          c.config.overlap ? c.config.context.usable_head_chunks(c.config.heads, c.config.kv_heads)
+                           : 1;
       ASSERT_EQ(static_cast<std::int64_t>(paths.size()), chunks) << c;
       EXPECT_THAT(*paths.rbegin(), testing::EndsWith(message(pass, "/step", chunks - 1))) << c;
     }

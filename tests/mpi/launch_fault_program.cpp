@@ -1,7 +1,7 @@
 // A program whose ranks misbehave on purpose: launch_fault_program MODE [RANK]. RANK (default 1)
 // does what MODE says while the others run all-reduces; with MODE interrupt all ranks end in order
-// after a signal, with exit code RANK; with MODE busy they note it and go on. launch_fault_test.cmake
-// and the shell scripts here check how it ends.
+// after a signal, with exit code RANK; with MODE busy they note it and go on.
+// launch_fault_test.cmake and the shell scripts here check how it ends.
 
 #include "core/error.hpp"
 #include "core/launch.hpp"

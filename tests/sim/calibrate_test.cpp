@@ -157,8 +157,8 @@ TEST(Calibrate, ANegativeLatencyIsLeftOut) {
   EXPECT_LT(link.bandwidth_GBps.value, 1000);
 }
 
-/// What runs of shardmark-pp and -cp have otherwise: lanes of messages, and groups of other sizes than
-/// the degree of their lane.
+/// What runs of shardmark-pp and -cp have otherwise: lanes of messages, and groups of other sizes
+/// than the degree of their lane.
 TEST(Calibrate, ReadsPipelinesAndContextParallelism) {
   const std::string columns =
       "pp,cp,dp,overlap,dtype,rank,path,op,kernel,kind,lane,group_size,count,total_us,flops,"
@@ -222,7 +222,8 @@ TEST(Calibrate, SaysWhatIsMissingAndWhatToRun) {
   EXPECT_THAT(refusal(header, run_json), HasSubstr("no compute op"));
   EXPECT_THAT(refusal(header + matmul, run_json), HasSubstr("no memory bandwidth"));
   EXPECT_THAT(refusal(header + add, run_json), HasSubstr("no peak"));
-  EXPECT_THAT(refusal(header + matmul + add, run_json), HasSubstr("with --tp 2 (or --cp 2, or --pp 2) among its degrees"));
+  EXPECT_THAT(refusal(header + matmul + add, run_json),
+              HasSubstr("with --tp 2 (or --cp 2, or --pp 2) among its degrees"));
   std::string crowded = run_json;
   crowded.replace(crowded.find("false"), 5, "true");
   EXPECT_THAT(refusal(header + matmul + add, crowded), HasSubstr("a core per rank"));
