@@ -197,7 +197,9 @@ void expect_equal_to_serial(const PipelineCase& c) {
     const CheckResult result = check_against_serial(rank, config, host.serial, 7);
     EXPECT_TRUE(result.pass) << name_of(c) << ": " << result.problem;
     EXPECT_EQ(result.exact, c.ranks() > 1 && c.config.parallel.tp.size == 1) << name_of(c);
-    EXPECT_EQ(result.exact, result.max_abs_err == 0) << name_of(c);
+    const bool is_rounded = result.exact || config.dtype == DType::bf16;
+    EXPECT_TRUE(result.exact ? result.max_abs_err == 0 : is_rounded || result.max_abs_err > 0)
+        << name_of(c) << ": " << result.max_abs_err;
   });
 }
 
