@@ -224,6 +224,7 @@ class Counter {
       }
       times_ = here;
       stage(stage_range(config_, s));
+      weights_apart(s);
       const auto [bytes, formula] = boundary();
       times_ = up;
       if (forward_) add(message("stage ", s, " forward: result to the next stage"), bytes, formula);
@@ -234,6 +235,20 @@ class Counter {
       sum_gradients(s);
     }
     sum_tied();
+  }
+
+  /// Under SP row-parallel layers gather their output's gradient for I, and again for a W apart.
+  void weights_apart(int s) {
+    if (!sp() || !backward_) return;
+    times_ = 0;
+    const auto me = static_cast<std::size_t>(config_.parallel.pp.position);
+    for (const pipeline::Step& step : config_.pipeline.schedule->ranks[me])
+      pipeline::for_each_action(step, [&](const pipeline::Action& action) {
+        times_ += action.act == pipeline::Act::W && action.stage == s;
+      });
+    const double num_gathers = 2 * as_double(config_.pipeline.blocks[static_cast<std::size_t>(s)]);
+    gather(message("stage ", s, " weights apart: all-gather of output gradients again"),
+           {num_gathers * tokens_hidden().bytes, message(num_gathers, "*T*h*e")});
   }
 
   /// Everything that this rank communicates in inference. T is of a pass.
