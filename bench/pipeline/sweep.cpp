@@ -135,7 +135,6 @@ Case make_case(const Options& options, const ShapeChoice& choice, const Setup& s
     made.phase = Phase::forward;
     layer.inference = setup.inference;
   } else {
-    layer.accumulate_gradients = true;
     run.schedule_name = setup.schedule.name;
     run.chunks = num_chunks(options, setup.schedule, setup.request());
   }
