@@ -1,0 +1,129 @@
+#include "core/cuda/translate/translate.hpp"
+
+#include "core/error.hpp"
+#include "tests/cuda/evaluate.hpp"
+#include "tests/cuda/examples.hpp"
+
+#include <set>
+
+namespace shardmark::cuda {
+namespace {
+
+/// Relative: f32 is computed in f32 and summed in another order than the reference's f64; bf16 may
+/// round the other way.
+double tolerance(const Op& op) {
+  for (const Tensor& tensor : touches(op).writes)
+    if (tensor.dtype == DType::bf16) return 1.0 / 128;
+  return 3e-5;
+}
+
+/// The translation, run call by call, does what the reference backend does.
+void compare(Pool& pool, const Op& op, const std::string& what) {
+  const std::vector<std::byte> before = pool.snapshot();
+  run_reference(op);
+  const std::vector<std::byte> expected = pool.snapshot();
+  pool.restore(before);
+  std::vector<float> table;
+  if (const auto* rope = std::get_if<Rope>(&op)) table = rotary_table(*rope);
+  const Translation translation = translate(op, {nullptr, table.data()});
+  EXPECT_EQ(translation.unavailable, "") << what;
+  host::run(translation);
+  const std::vector<std::byte> result = pool.snapshot();
+  expect_agreement(op, {pool, before, expected, result}, tolerance(op), what);
+  pool.restore(before);
+}
+
+void compare_on_all_layouts(const MakeOps& make_ops) {
+  Pool pool;
+  for (const Layout& layout : layouts()) {
+    pool.clear();
+    for (const Op& op : make_ops(pool, layout)) {
+      compare(pool, op, message(name_of(op), " on ", layout.to_string()));
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(Translate, MatmulsAreTheReferences) { compare_on_all_layouts(matmul_ops); }
+TEST(Translate, DenseAndElementwiseOpsAreTheReferences) { compare_on_all_layouts(dense_ops); }
+TEST(Translate, NormsAreTheReferences) { compare_on_all_layouts(norm_ops); }
+TEST(Translate, VocabularyOpsAreTheReferences) { compare_on_all_layouts(vocabulary_ops); }
+TEST(Translate, RotationsAreTheReferences) { compare_on_all_layouts(rope_ops); }
+TEST(Translate, ReductionsOfEveryDtypeAreTheReferences) { compare_on_all_layouts(reduction_ops); }
+
+/// A compute op that no example has would not be compared with anything. (Attention is in
+/// attention_test.cpp, communication in collectives_test.cpp.)
+TEST(Translate, EveryComputeOpHasAnExample) {
+  Pool pool;
+  std::set<std::size_t> seen{Op{Attention{}}.index(), Op{AttentionBackward{}}.index()};
+  for (const auto& make_ops :
+       {matmul_ops, dense_ops, norm_ops, vocabulary_ops, rope_ops, reduction_ops}) {
+    pool.clear();
+    for (const Op& op : make_ops(pool, {DType::f32, 2, 16})) seen.insert(op.index());
+  }
+  EXPECT_EQ(seen.size(), std::variant_size_v<ComputeOp>);
+}
+
+TEST(Translate, FencesAreEvents) {
+  const Translation signal = translate(Signal{Fence{7}}, {}),
+                    await = translate(Await{Fence{8}}, {});
+  ASSERT_EQ(signal.calls.size(), 1U);
+  ASSERT_EQ(await.calls.size(), 1U);
+  EXPECT_EQ(std::get<EventRecord>(signal.calls[0]).fence.id, 7U);
+  EXPECT_EQ(std::get<EventWait>(await.calls[0]).fence.id, 8U);
+}
+
+TEST(Translate, MatmulFacts) {
+  Pool pool;
+  const Tensor a = pool.integers({4, 32}, DType::bf16), b = pool.integers({32, 24}, DType::bf16);
+  const Tensor c = pool.integers({4, 24}, DType::bf16), bias = pool.integers({24}, DType::bf16);
+  const auto only = [](const Op& op, const Resources& resources = {}) {
+    return std::get<MatmulCall>(translate(op, resources).calls.at(0));
+  };
+  const MatmulCall call = only(Matmul{a, b, c, bias});
+  EXPECT_EQ(call.a.data, b.data) << "row-major operands change places";
+  EXPECT_EQ(call.d.rows, 24);
+  EXPECT_EQ(call.d.leading_dimension, 24);
+  EXPECT_EQ(call.alignment_bytes, 16);
+  EXPECT_EQ(call.bias, bias.data);
+  EXPECT_FALSE(only(Matmul{a, b, c, bias}, {.allow_tf32 = true}).fast_tf32) << "bf16 is not f32";
+
+  const Tensor wide_c = pool.integers({4, 24}, DType::f32);
+  const Translation unfused = translate(Matmul{a, b, wide_c, bias}, {});
+  EXPECT_EQ(std::get<MatmulCall>(unfused.calls.at(0)).bias, nullptr)
+      << "a bias of another dtype than the result's is no epilogue";
+  EXPECT_EQ(unfused.calls.size(), 2U);
+
+  const Tensor shifted = pool.integers({4, 32}, DType::bf16, 3, 0, 1);
+  EXPECT_EQ(only(Matmul{shifted, b, c}).alignment_bytes, 2);
+  const Tensor apart = pool.integers({4, 32}, DType::bf16, 3, 4);
+  EXPECT_EQ(only(Matmul{apart, b, c}).alignment_bytes, 8);
+}
+
+TEST(Translate, AccessesAreWideWhereTheyCanBe) {
+  Pool pool;
+  const auto width = [](const Op& op) {
+    return std::get<KernelCall>(translate(op, {}).calls.at(0)).launch.width;
+  };
+  const auto gelu = [&](std::int64_t cols, std::int64_t gap, std::int64_t shift) {
+    const Tensor x = pool.random({3, cols}, DType::bf16, gap, shift);
+    return width(Gelu{x, x});
+  };
+  EXPECT_EQ(gelu(64, 0, 0), wide);
+  EXPECT_EQ(gelu(64, 8, 0), wide);
+  EXPECT_EQ(gelu(37, 0, 0), wide) << "contiguous rows are one long row";
+  EXPECT_EQ(gelu(37, 4, 0), 1);
+  EXPECT_EQ(gelu(64, 0, 1), 1);
+  EXPECT_EQ(gelu(1, 0, 0), 1);
+}
+
+TEST(Translate, NothingToDoIsNoCall) {
+  Pool pool;
+  const Tensor none = pool.empty({0, 16}, DType::f32), vector = pool.empty({16}, DType::f32);
+  for (const Op& op : {Op{Add{none, none, none}}, Op{Copy{none, none}}, Op{Fill{none, 0}},
+                       Op{Gelu{none, none}}, Op{AddBias{none, vector, none}}})
+    EXPECT_TRUE(translate(op, {}).calls.empty()) << name_of(op);
+}
+
+}  // namespace
+}  // namespace shardmark::cuda
