@@ -18,7 +18,8 @@ shardmark_report(ZLIB "compressed traces" "(zlib ${ZLIB_VERSION_STRING})")
 shardmark_report(NVTX "NVTX ranges" "")
 shardmark_report(TESTS "tests" "(GoogleTest ${GTest_VERSION})")
 shardmark_report(MICRO "micro-benchmarks" "(Google Benchmark ${benchmark_VERSION})")
-shardmark_report(CUDA "CUDA backend" "")
+list(JOIN CMAKE_CUDA_ARCHITECTURES " " architectures)
+shardmark_report(CUDA "CUDA kernels" "(CUDA ${CMAKE_CUDA_COMPILER_VERSION}, ${architectures})")
 
 message(STATUS "")
 message(STATUS "shardmark ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE} build with "

@@ -1,9 +1,9 @@
 # shardmark_build: warnings, sanitizers and language level, shared by every target of the project.
 add_library(shardmark_build INTERFACE)
 target_compile_features(shardmark_build INTERFACE cxx_std_20)
-target_compile_options(shardmark_build INTERFACE
-  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+set(warnings -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
   $<$<BOOL:${SHARDMARK_WERROR}>:-Werror>)
+target_compile_options(shardmark_build INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
 if(SHARDMARK_SANITIZE)
   target_compile_options(shardmark_build INTERFACE
     -fsanitize=${SHARDMARK_SANITIZE} -fno-omit-frame-pointer -O1 -g1)
