@@ -35,6 +35,13 @@ LayerConfig head_config(LayerConfig pass) {
   return pass;
 }
 
+/// The first and the last stage, between which tokens travel: the others have no part in their
+/// channel.
+Group ends_of(const Group& pp) {
+  const int last = pp.size - 1;
+  return {pp.axis, pp.world_rank(0), last * pp.stride, 2, pp.position == last ? 1 : 0};
+}
+
 /// A layer with its activations.
 template <class Layer>
 struct Active {
@@ -61,6 +68,7 @@ class InferenceProgram final : public LayerProgram {
       : rank_{rank},
         run_{*config.inference},
         pp_{config.parallel.pp},
+        ends_{ends_of(pp_)},
         pass_{pass_config(config)},
         scratch_{make_token_scratch(rank, config.parallel, {pass_.tokens(), pass_.shape.hidden},
                                     config.dtype)} {
@@ -208,7 +216,7 @@ class InferenceProgram final : public LayerProgram {
     copy(rank_, request.next.tensor(), request.token.tensor());
     if (is_first()) return;
     rank_.order(Lane::compute, Lane::pp_bwd_send);
-    send_recv(rank_, request.token.tensor(), 0, {}, -1, pp_, Lane::pp_bwd_send);
+    send_recv(rank_, request.token.tensor(), 0, {}, -1, ends_, Lane::pp_bwd_send);
     if (has_next_token(pass)) request.token_moved = rank_.signal(Lane::pp_bwd_send);
   }
 
@@ -216,7 +224,7 @@ class InferenceProgram final : public LayerProgram {
   void receive_token(int pass) {
     Request& request = at(requests_, pass % run_.requests);
     if (decodes() || pass == 0) rank_.order(Lane::compute, Lane::pp_bwd_recv);
-    send_recv(rank_, {}, -1, request.token.tensor(), pp_.size - 1, pp_, Lane::pp_bwd_recv);
+    send_recv(rank_, {}, -1, request.token.tensor(), 1, ends_, Lane::pp_bwd_recv);
     if (has_next_token(pass)) request.token_moved = rank_.signal(Lane::pp_bwd_recv);
   }
 
@@ -240,7 +248,7 @@ class InferenceProgram final : public LayerProgram {
 
   Rank& rank_;
   InferenceConfig run_;
-  Group pp_;
+  Group pp_, ends_;
   LayerConfig pass_;
   TokenScratch scratch_;
   std::optional<Active<VocabParallelEmbedding>> embedding_;

@@ -359,6 +359,7 @@ def draw_latency(axes, rows, column, handles):
             handles[label], = axes.plot(points.index, points.values, color=colour, marker="o",
                                         linestyle=LINES[number % len(LINES)], markersize=5)
     axes.set_xticks(sorted(set(rows["pp"]) | set(rows["tp"])))
+    axes.margins(x=0.15)
     axes.set_xlabel("pp or tp, the other is 1")
     axes.set_ylim(bottom=0)
     plot.tidy(axes)
@@ -400,9 +401,8 @@ def plot_inference(run, out):
             first["tp"] = 1  # varies
             plot.save(run, out, figure, f"{file_name}{suffix}",
                       inference_title(rows, column, name),
-                      f"{describe(first)}, {step}. Medians; requests take turns, a request has "
-                      f"{first['batch']:g} sequence(s). Tokens/s: "
-                      + ("of the prompts." if step == "prefill" else "new ones."), handles)
+                      f"{describe(first)}, {step}. Medians; requests take turns. Tokens/s count "
+                      + ("prompts." if step == "prefill" else "new ones."), handles)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include "core/cpu/backend.hpp"
 #include "core/cpu/transport_threads.hpp"
 #include "core/launch.hpp"
+#include "core/record/channel.hpp"
 #include "core/record/deadlock.hpp"
 #include "core/record/matching.hpp"
 #include "core/record/memory.hpp"
@@ -98,6 +99,25 @@ TEST(InferenceRecords, EveryFenceIsNeeded) {
       }
   }
   EXPECT_GT(num_deleted, 500);
+}
+
+/// Ranks connect the channels of their own ops, and wait for the other members.
+TEST(InferenceRecords, EveryMemberOfAChannelUsesIt) {
+  for (const PipelineCase& c : all_cases({2, 3, 4}, {1, 2})) {
+    std::map<ChannelKey, std::set<int>> users;
+    std::map<ChannelKey, int> sizes;
+    const RecordedSteps steps{c, 1};
+    for (std::size_t rank = 0; rank < steps.ops.size(); ++rank)
+      for (const OpRecord& record : steps.ops[rank])
+        if (const Group* group = group_of(record.op)) {
+          const ChannelKey key = channel_key(*group, record.lane);
+          users[key].insert(static_cast<int>(rank));
+          sizes[key] = group->size;
+        }
+    for (const auto& [key, ranks] : users)
+      EXPECT_EQ(static_cast<int>(ranks.size()), sizes[key])
+          << name_of(c) << ", channel " << name_of(std::get<Lane>(key));
+  }
 }
 
 TEST(InferenceRecords, ADroppedMessageIsCaught) {
