@@ -1,0 +1,177 @@
+#include "core/cuda/backend.hpp"
+
+#include "core/error.hpp"
+#include "core/functions.hpp"
+#include "core/reference/backend.hpp"
+#include "tests/cuda/fake_device.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace shardmark::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+/// A program over three lanes: products on compute, copies aside, sums of both, buffers that come
+/// and go. Whole numbers, so that every right order gives the same bits.
+class Program {
+ public:
+  explicit Program(Backend& backend) : backend_{backend}, rank_{0, Mesh{{}}, backend} {}
+
+  /// Without `ordered`, lanes do not wait for each other.
+  std::vector<float> run(bool ordered) {
+    constexpr std::int64_t n = 24;
+    const auto order = [&](Lane lane, Lane waiting) {
+      if (ordered) rank_.order(lane, waiting);
+    };
+    const Buffer x = make({n, n}), w = make({n, n}), sum = make({n, n});
+    write(x, 1);
+    write(w, 2);
+    fill(rank_, sum.tensor(), 0);
+    for (int step = 0; step < 4; ++step) {
+      const Buffer product = make({n, n}), copied = make({n, n});
+      matmul(rank_, x.tensor(), w.tensor(), product.tensor());
+      order(Lane::compute, Lane::copy);
+      rank_.submit(Copy{product.tensor(), copied.tensor()}, Lane::copy);
+      order(Lane::copy, Lane::tp);
+      rank_.submit(Add{copied.tensor(), product.tensor(), copied.tensor()}, Lane::tp);
+      order(Lane::tp, Lane::compute);
+      add(rank_, sum.tensor(), copied.tensor(), sum.tensor());
+      rank_.submit(Rope{copied.tensor(), n, 1, n}, Lane::compute);
+    }
+    std::vector<float> result(static_cast<std::size_t>(n * n));
+    backend_.read(sum.tensor(), result.data());
+    return result;
+  }
+
+ private:
+  Buffer make(const Shape& shape) {
+    return rank_.allocate(shape, DType::f32, Category::activation);
+  }
+  void write(const Buffer& buffer, int seed) {
+    std::vector<float> values(static_cast<std::size_t>(buffer.tensor().numel()));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>((i * 7 + static_cast<std::size_t>(seed)) % 5) - 2;
+    backend_.write(buffer.tensor(), values.data());
+  }
+
+  Backend& backend_;
+  Rank rank_;
+};
+
+std::vector<float> expected() {
+  ReferenceBackend reference;
+  return Program{reference}.run(true);
+}
+std::vector<float> result_of(unsigned seed, bool ordered) {
+  FakeDevice device{seed};
+  CudaBackend backend{device};
+  return Program{backend}.run(ordered);
+}
+
+TEST(CudaBackend, FencesOrderLanesInEveryOrderThatStreamsAllow) {
+  for (unsigned seed = 0; seed < 40; ++seed) EXPECT_EQ(result_of(seed, true), expected()) << seed;
+}
+
+/// Else the test above would say nothing.
+TEST(CudaBackend, WithoutFencesSomeOrderIsWrong) {
+  int num_wrong = 0;
+  for (unsigned seed = 0; seed < 40; ++seed)
+    if (result_of(seed, false) != expected()) ++num_wrong;
+  EXPECT_GT(num_wrong, 10);
+}
+
+/// Runs on a new device for each of many orders.
+template <class Body>
+void in_many_orders(const Body& body) {
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    FakeDevice device{seed};
+    CudaBackend backend{device};
+    Rank rank{0, Mesh{{}}, backend};
+    body(rank);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+void expect_all(Rank& rank, const Buffer& buffer, float value) {
+  std::vector<float> values(static_cast<std::size_t>(buffer.tensor().numel()));
+  rank.backend().read(buffer.tensor(), values.data());
+  EXPECT_THAT(values, testing::Each(value));
+}
+
+TEST(CudaBackend, NewMemoryMayBeUsedOnAnyLane) {
+  in_many_orders([](Rank& rank) {
+    const Buffer x = rank.allocate({16}, DType::f32, Category::activation);
+    rank.submit(Fill{x.tensor(), 3}, Lane::tp);
+    expect_all(rank, x, 3);
+  });
+}
+
+TEST(CudaBackend, MemoryIsGivenBackOnlyAfterAllLanes) {
+  in_many_orders([](Rank& rank) {
+    const Buffer y = rank.allocate({16}, DType::f32, Category::activation);
+    {
+      const Buffer x = rank.allocate({16}, DType::f32, Category::activation);
+      rank.submit(Fill{x.tensor(), 3}, Lane::tp);
+      rank.submit(Copy{x.tensor(), y.tensor()}, Lane::tp);
+    }
+    expect_all(rank, y, 3);
+  });
+}
+
+TEST(CudaBackend, MemoryIsGivenBack) {
+  FakeDevice device{3};
+  {
+    CudaBackend backend{device};
+    (void)Program{backend}.run(true);
+    EXPECT_GT(device.num_allocated, 0) << "a table of angles stays";
+  }
+  EXPECT_EQ(device.num_allocated, 0);
+}
+
+TEST(CudaBackend, AnOpThatNothingDoesIsAnInputErrorWithItsPath) {
+  FakeDevice device{1};
+  CudaBackend backend{device};
+  Rank rank{0, Mesh{{}}, backend};
+  const AttentionShape shape{.batch = 1, .seq = 4, .heads = 1, .kv_heads = 1, .head_dim = 8};
+  const Buffer x = rank.allocate({4, 8}, DType::f32, Category::activation);
+  const Buffer lse = rank.allocate({1, 1, 4}, DType::f32, Category::activation);
+  const auto scope = rank.scope("block0");
+  try {
+    attention(rank, {x.tensor(), x.tensor(), x.tensor(), x.tensor(), lse.tensor(), shape});
+    FAIL() << "f32 attention was accepted";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("block0: attention"));
+    EXPECT_THAT(error.what(), HasSubstr("bf16 works"));
+  }
+}
+
+TEST(CudaBackend, AWaitForAFenceThatNobodySignalledIsAnErrorWithItsPath) {
+  FakeDevice device{1};
+  CudaBackend backend{device};
+  Rank rank{0, Mesh{{}}, backend};
+  const auto scope = rank.scope("block0");
+  try {
+    rank.await(Fence{9}, Lane::tp);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("block0: lane tp waits for fence 9"));
+  }
+}
+
+TEST(CudaBackend, ANewRankCountsFencesOn) {
+  FakeDevice device{1};
+  CudaBackend backend{device};
+  std::uint32_t last = 0;
+  {
+    Rank rank{0, Mesh{{}}, backend};
+    last = rank.signal(Lane::tp).id;
+  }
+  EXPECT_GT(backend.first_fence(), last);
+}
+
+}  // namespace
+}  // namespace shardmark::cuda

@@ -1,0 +1,110 @@
+#pragma once
+
+// A device on the host that runs its streams in a random order, of all that events allow: what a
+// program does not order comes out wrong sooner or later.
+
+#include "core/cuda/device.hpp"
+#include "tests/cuda/evaluate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+namespace shardmark::cuda {
+
+class FakeDevice final : public Device {
+ public:
+  explicit FakeDevice(unsigned seed) : generator_{seed} {}
+
+  std::byte* allocate(std::int64_t bytes, Lane stream) override {
+    auto block = std::make_unique<Block>();
+    block->memory.resize(static_cast<std::size_t>(bytes) + 256);
+    auto* const data = block->memory.data();
+    std::byte* const begin = data + (256 - reinterpret_cast<std::uintptr_t>(data) % 256) % 256;
+    enqueue(stream, [begin, bytes] { spoil(begin, bytes); });
+    block->bytes = bytes;
+    ++num_allocated;
+    blocks_[begin] = std::move(block);
+    return begin;
+  }
+  /// What still uses the memory afterwards finds it spoilt.
+  void free(std::byte* data, Lane stream) noexcept override {
+    const std::int64_t bytes = blocks_.at(data)->bytes;
+    enqueue(stream, [data, bytes] { spoil(data, bytes); });
+    --num_allocated;
+  }
+  void run(const Call& call, Lane stream) override {
+    if (const auto* record = std::get_if<EventRecord>(&call)) {
+      const auto event = std::make_shared<bool>(false);
+      events_[record->fence.id] = event;
+      enqueue(stream, [event] { *event = true; });
+    } else if (const auto* wait = std::get_if<EventWait>(&call)) {
+      ASSERT_TRUE(events_.contains(wait->fence.id)) << "a wait for an event without a record";
+      streams_[index_of(stream)].push_back({events_[wait->fence.id], [] {}});
+    } else {
+      enqueue(stream, [call] { host::run(Translation{{call}, {}}); });
+    }
+  }
+  void copy_to_device(std::byte* to, const void* from, std::int64_t bytes, Lane stream) override {
+    const auto* begin = static_cast<const std::byte*>(from);
+    enqueue(stream, [to, copy = std::vector<std::byte>(begin, begin + bytes)] {
+      std::copy(copy.begin(), copy.end(), to);
+    });
+  }
+  void copy_to_host(void* to, const std::byte* from, std::int64_t bytes, Lane stream) override {
+    enqueue(stream, [to, from, bytes] { std::memcpy(to, from, static_cast<std::size_t>(bytes)); });
+  }
+  void synchronize() override {
+    for (;;) {
+      std::vector<std::size_t> ready;
+      std::size_t num_left = 0;
+      for (std::size_t i = 0; i < num_lanes; ++i) {
+        num_left += streams_[i].size();
+        if (!streams_[i].empty() && streams_[i].front().may_run()) ready.push_back(i);
+      }
+      if (ready.empty()) {
+        EXPECT_EQ(num_left, 0U) << "streams wait for each other";
+        return;
+      }
+      // Runs of one stream as well as changes: a bit decides.
+      auto& stream = streams_[ready[generator_() % ready.size()]];
+      do {
+        stream.front().action();
+        stream.pop_front();
+      } while (!stream.empty() && stream.front().may_run() && generator_() % 2 == 0);
+    }
+  }
+
+  int num_allocated{0};  ///< blocks not given back
+
+ private:
+  struct Block {
+    std::vector<std::byte> memory;
+    std::int64_t bytes{0};
+  };
+  struct Task {
+    std::shared_ptr<const bool> after;  ///< an event, or null
+    std::function<void()> action;
+    [[nodiscard]] bool may_run() const { return after == nullptr || *after; }
+  };
+  static void spoil(std::byte* data, std::int64_t bytes) {
+    std::memset(data, 0x7F, static_cast<std::size_t>(bytes));
+  }
+  void enqueue(Lane stream, std::function<void()> action) {
+    streams_[index_of(stream)].push_back({nullptr, std::move(action)});
+  }
+
+  std::mt19937 generator_;
+  std::array<std::deque<Task>, num_lanes> streams_;
+  std::map<std::uint32_t, std::shared_ptr<bool>> events_;
+  std::map<std::byte*, std::unique_ptr<Block>> blocks_;
+};
+
+}  // namespace shardmark::cuda
