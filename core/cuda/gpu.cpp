@@ -1,0 +1,151 @@
+#include "core/cuda/gpu.hpp"
+
+#include "core/cuda/check.cuh"
+#include "core/cuda/kernels/launch.hpp"
+#include "core/cuda/matmul_library.cuh"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace shardmark::cuda {
+namespace {
+
+constexpr int oldest_major = 8;  // sm_80
+
+/// Streams, events and memory of one GPU.
+class Gpu final : public Device {
+ public:
+  explicit Gpu(int index) : index_{selected(index)} {
+    int lowest = 0, highest = 0;
+    SHARDMARK_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+    for (std::size_t i = 0; i < num_lanes; ++i) {
+      const int priority = static_cast<Lane>(i) == Lane::compute ? lowest : highest;
+      SHARDMARK_CUDA(cudaStreamCreateWithPriority(&streams_[i], cudaStreamNonBlocking, priority));
+    }
+    // Memory that is given back stays in the pool: nothing is asked of the driver twice.
+    SHARDMARK_CUDA(cudaDeviceGetDefaultMemPool(&pool_, index_));
+    std::uint64_t threshold = std::numeric_limits<std::uint64_t>::max();
+    SHARDMARK_CUDA(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &threshold));
+  }
+  ~Gpu() override {
+    for (std::size_t i = 0; i < num_lanes; ++i) {
+      if (matmul_workspaces_[i] != nullptr) free(matmul_workspaces_[i], static_cast<Lane>(i));
+      SHARDMARK_CUDA_NOEXCEPT(cudaStreamSynchronize(streams_[i]));
+      SHARDMARK_CUDA_NOEXCEPT(cudaStreamDestroy(streams_[i]));
+    }
+    for (const auto& event : events_)
+      if (event != nullptr) SHARDMARK_CUDA_NOEXCEPT(cudaEventDestroy(event));
+  }
+
+  std::byte* allocate(std::int64_t bytes, Lane stream) override {
+    void* data = nullptr;
+    SHARDMARK_CUDA(cudaMallocFromPoolAsync(
+        &data, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), pool_, of(stream)));
+    return static_cast<std::byte*>(data);
+  }
+  void free(std::byte* data, Lane stream) noexcept override {
+    SHARDMARK_CUDA_NOEXCEPT(cudaFreeAsync(data, of(stream)));
+  }
+  void run(const Call& call, Lane stream) override {
+    std::visit([&](const auto& c) { run_one(c, stream); }, call);
+  }
+  void copy_to_device(std::byte* to, const void* from, std::int64_t bytes, Lane stream) override {
+    copy(to, from, bytes, cudaMemcpyHostToDevice, stream);
+    // Memory that is not page-locked may still be read when the call returns.
+    SHARDMARK_CUDA(cudaStreamSynchronize(of(stream)));
+  }
+  void copy_to_host(void* to, const std::byte* from, std::int64_t bytes, Lane stream) override {
+    copy(to, from, bytes, cudaMemcpyDeviceToHost, stream);
+  }
+  void synchronize() override {
+    for (const cudaStream_t stream : streams_) SHARDMARK_CUDA(cudaStreamSynchronize(stream));
+  }
+
+ private:
+  /// Before the members are made, some of which belong to the device that is current then.
+  static int selected(int index) {
+    SHARDMARK_CUDA(cudaSetDevice(index));
+    return index;
+  }
+  [[nodiscard]] cudaStream_t of(Lane lane) const { return streams_[index_of(lane)]; }
+  void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind, Lane stream) {
+    SHARDMARK_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, of(stream)));
+  }
+
+  void run_one(const MatmulCall& call, Lane stream) {
+    std::byte*& workspace = matmul_workspaces_[index_of(stream)];
+    if (workspace == nullptr) workspace = allocate(MatmulLibrary::workspace_bytes, stream);
+    matmuls_.run(call, workspace, of(stream));
+  }
+  void run_one(const MemoryCopy& call, Lane stream) {
+    const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(count); };
+    if (call.num_rows == 1)
+      copy(call.to, call.from, call.row_bytes, cudaMemcpyDeviceToDevice, stream);
+    else
+      SHARDMARK_CUDA(cudaMemcpy2DAsync(call.to, bytes(call.to_pitch_bytes), call.from,
+                                       bytes(call.from_pitch_bytes), bytes(call.row_bytes),
+                                       bytes(call.num_rows), cudaMemcpyDeviceToDevice, of(stream)));
+  }
+  void run_one(const MemoryClear& call, Lane stream) {
+    SHARDMARK_CUDA(cudaMemset2DAsync(call.to, static_cast<std::size_t>(call.pitch_bytes), 0,
+                                     static_cast<std::size_t>(call.row_bytes),
+                                     static_cast<std::size_t>(call.num_rows), of(stream)));
+  }
+  void run_one(const KernelCall& call, Lane stream) { start(call.kernel, call.launch, of(stream)); }
+  void run_one(const EventRecord& call, Lane stream) {
+    SHARDMARK_CUDA(cudaEventRecord(event_of(call.fence), of(stream)));
+  }
+  void run_one(const EventWait& call, Lane stream) {
+    SHARDMARK_CUDA(cudaStreamWaitEvent(of(stream), event_of(call.fence), 0));
+  }
+  void run_one(const NcclGroup&, Lane) {
+    throw Error{"communication between GPUs: this version has no NCCL transport"};
+  }
+  void run_one(const FusedAttention&, Lane) {
+    throw Error{"attention on a GPU: this version makes no cuDNN graphs"};
+  }
+
+  /// Fences share a ring of events. A wait takes its event as it is when the wait is enqueued;
+  /// should a later fence have taken the event over, the wait is for what was enqueued before it
+  /// too.
+  cudaEvent_t event_of(Fence fence) {
+    cudaEvent_t& event = events_[fence.id % events_.size()];
+    if (event == nullptr) SHARDMARK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    return event;
+  }
+
+  int index_;
+  std::array<cudaStream_t, num_lanes> streams_{};
+  std::array<cudaEvent_t, 4096> events_{};
+  std::array<std::byte*, num_lanes> matmul_workspaces_{};
+  cudaMemPool_t pool_{nullptr};
+  MatmulLibrary matmuls_;
+};
+
+}  // namespace
+
+std::string why_no_gpu(int index) {
+  int count = 0, driver_version = 0;
+  if (cudaDriverGetVersion(&driver_version) == cudaSuccess && driver_version == 0)
+    return "no GPU can be used: no NVIDIA driver is installed";
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code != cudaSuccess)
+    return message("no GPU can be used: ", cudaGetErrorString(code), " (", cudaGetErrorName(code),
+                   "), driver for CUDA ", driver_version / 1000, '.', driver_version % 100 / 10);
+  if (index >= count) return message("GPU ", index, " was asked for; this process sees ", count);
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, index) != cudaSuccess)
+    return message("GPU ", index, " cannot be asked for its properties");
+  if (properties.major < oldest_major)
+    return message(properties.name, " has compute capability ", properties.major, '.',
+                   properties.minor, "; this build has code for ", oldest_major, ".0 and later");
+  return {};
+}
+
+std::unique_ptr<Device> open_gpu(int index) {
+  if (const std::string why = why_no_gpu(index); !why.empty()) throw InputError{why};
+  return std::make_unique<Gpu>(index);
+}
+
+}  // namespace shardmark::cuda

@@ -1,0 +1,61 @@
+#include "core/cuda/gpu.hpp"
+
+#include "core/cuda/backend.hpp"
+#include "core/cuda/kernels/launch.hpp"
+#include "core/error.hpp"
+#include "core/functions.hpp"
+
+#include <gmock/gmock.h>
+
+#include <vector>
+
+namespace shardmark::cuda {
+namespace {
+
+TEST(Gpu, WithoutOneTheReasonIsGiven) {
+  if (why_no_gpu().empty()) GTEST_SKIP() << "there is a GPU";
+  EXPECT_THAT(why_no_gpu(), testing::HasSubstr("no GPU can be used"));
+  EXPECT_THROW((void)open_gpu(), InputError);
+}
+
+TEST(Gpu, AKernelThatCannotBeStartedIsNamed) {
+  if (why_no_gpu().empty()) GTEST_SKIP() << "there is a GPU";
+  const View x{};
+  const Kernel kernel = CastKernel{{1, 1}, x, x};
+  try {
+    start(kernel, launch_of(kernel, 1), nullptr);
+    FAIL() << "started without a GPU";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("shardmark_cast"));
+  }
+}
+
+TEST(Gpu, OneThatIsNotThereIsNamed) {
+  if (!why_no_gpu().empty()) GTEST_SKIP() << why_no_gpu();
+  EXPECT_THAT(why_no_gpu(1000), testing::HasSubstr("GPU 1000"));
+}
+
+/// The smallest program that uses cuBLASLt, a kernel, a copy and two streams.
+TEST(Gpu, AProgramGivesTheRightNumbers) {
+  if (!why_no_gpu().empty()) GTEST_SKIP() << why_no_gpu();
+  const auto device = open_gpu();
+  CudaBackend backend{*device};
+  Rank rank{0, Mesh{{}}, backend};
+  constexpr std::int64_t n = 64;
+  const auto make = [&] { return rank.allocate({n, n}, DType::f32, Category::activation); };
+  const Buffer x = make(), w = make(), y = make(), copied = make();
+  const std::vector<float> ones(static_cast<std::size_t>(n * n), 1.0F);
+  backend.write(x.tensor(), ones.data());
+  backend.write(w.tensor(), ones.data());
+  matmul(rank, x.tensor(), w.tensor(), y.tensor());
+  rank.order(Lane::compute, Lane::copy);
+  rank.submit(Copy{y.tensor(), copied.tensor()}, Lane::copy);
+  rank.order(Lane::copy, Lane::compute);
+  add(rank, copied.tensor(), y.tensor(), copied.tensor());
+  std::vector<float> result(ones.size());
+  backend.read(copied.tensor(), result.data());
+  EXPECT_THAT(result, testing::Each(2.0F * n));
+}
+
+}  // namespace
+}  // namespace shardmark::cuda
