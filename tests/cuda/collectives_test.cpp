@@ -354,6 +354,18 @@ TEST(Collectives, AMessageMayGoOneWayOnly) {
   expect_elements(y, "one way", 5, [](std::int64_t i) { return value_at(0, i); });
 }
 
+TEST(Collectives, ABlockThatIsInPlaceIsNoMessage) {
+  Data whole{DType::f32, 12};
+  const Group group = group_of(3, 1);
+  const Tensor mine = whole.block(1, 4);
+  for (const Op& op :
+       {Op{Gather{mine, whole.tensor(), group, 1}}, Op{Scatter{whole.tensor(), mine, group, 1}}}) {
+    const Translation translation = translate(op, {});
+    EXPECT_EQ(nccl_of(translation)->calls.size(), 2U) << name_of(op);
+    for (const NcclCall& call : nccl_of(translation)->calls) EXPECT_NE(call.peer, 1);
+  }
+}
+
 TEST(Collectives, ABarrierIsOneCallOfAllMembers) {
   const Translation translation = translate(Barrier{group_of(3, 1)}, {});
   const NcclGroup* group = nccl_of(translation);

@@ -163,4 +163,8 @@ inline std::vector<Op> matmul_ops(Pool& pool, const Layout& l) {
   return ops;
 }
 
+inline std::vector<MakeOps> all_examples() {
+  return {matmul_ops, dense_ops, norm_ops, vocabulary_ops, rope_ops, reduction_ops};
+}
+
 }  // namespace shardmark::cuda

@@ -1,9 +1,11 @@
 #include "core/cuda/gpu.hpp"
 
 #include "core/cuda/backend.hpp"
+#include "core/cuda/check.cuh"
 #include "core/cuda/kernels/launch.hpp"
 #include "core/error.hpp"
 #include "core/functions.hpp"
+#include "tests/cuda/compare.hpp"
 
 #include <gmock/gmock.h>
 
@@ -55,6 +57,34 @@ TEST(Gpu, AProgramGivesTheRightNumbers) {
   std::vector<float> result(ones.size());
   backend.read(copied.tensor(), result.data());
   EXPECT_THAT(result, testing::Each(2.0F * n));
+}
+
+/// Memory that host and GPU both see.
+class Managed {
+ public:
+  explicit Managed(std::int64_t bytes) {
+    SHARDMARK_CUDA(cudaMallocManaged(&data_, static_cast<std::size_t>(bytes)));
+  }
+  Managed(const Managed&) = delete;
+  Managed& operator=(const Managed&) = delete;
+  ~Managed() { SHARDMARK_CUDA_NOEXCEPT(cudaFree(data_)); }
+  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_{nullptr};
+};
+
+/// What the tests of the descriptions run on the host, run by the libraries and the device.
+TEST(Gpu, EveryComputeOpIsTheReferences) {
+  if (!why_no_gpu().empty()) GTEST_SKIP() << why_no_gpu();
+  const auto device = open_gpu();
+  const Managed memory{Pool::capacity};
+  Pool pool{memory.data()};
+  const auto run = [&](const Translation& translation) {
+    for (const Call& call : translation.calls) device->run(call, Lane::compute);
+    device->synchronize();
+  };
+  for (const MakeOps& make_ops : all_examples()) compare_with_reference(pool, make_ops, run);
 }
 
 }  // namespace

@@ -19,12 +19,16 @@ namespace shardmark::cuda {
 
 class Pool {
  public:
+  static constexpr std::int64_t capacity = std::int64_t{4} << 20, alignment = 256;
+
   Pool() : memory_(capacity + alignment) {
     auto* const data = memory_.data();
     const auto address = reinterpret_cast<std::uintptr_t>(data);
     begin_ = data + (alignment - address % alignment) % alignment;
     clear();
   }
+  /// In `capacity` aligned bytes that somebody else owns.
+  explicit Pool(std::byte* memory) : begin_{memory} { clear(); }
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
@@ -73,7 +77,6 @@ class Pool {
     return tensor;
   }
 
-  static constexpr std::int64_t capacity = std::int64_t{4} << 20, alignment = 256;
   std::vector<std::byte> memory_;
   std::byte* begin_;
   std::int64_t used_{0};

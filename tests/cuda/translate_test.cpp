@@ -1,6 +1,7 @@
 #include "core/cuda/translate/translate.hpp"
 
 #include "core/error.hpp"
+#include "tests/cuda/compare.hpp"
 #include "tests/cuda/evaluate.hpp"
 #include "tests/cuda/examples.hpp"
 
@@ -9,39 +10,9 @@
 namespace shardmark::cuda {
 namespace {
 
-/// Relative: f32 is computed in f32 and summed in another order than the reference's f64; bf16 may
-/// round the other way.
-double tolerance(const Op& op) {
-  for (const Tensor& tensor : touches(op).writes)
-    if (tensor.dtype == DType::bf16) return 1.0 / 128;
-  return 3e-5;
-}
-
-/// The translation, run call by call, does what the reference backend does.
-void compare(Pool& pool, const Op& op, const std::string& what) {
-  const std::vector<std::byte> before = pool.snapshot();
-  run_reference(op);
-  const std::vector<std::byte> expected = pool.snapshot();
-  pool.restore(before);
-  std::vector<float> table;
-  if (const auto* rope = std::get_if<Rope>(&op)) table = rotary_table(*rope);
-  const Translation translation = translate(op, {nullptr, table.data()});
-  EXPECT_EQ(translation.unavailable, "") << what;
-  host::run(translation);
-  const std::vector<std::byte> result = pool.snapshot();
-  expect_agreement(op, {pool, before, expected, result}, tolerance(op), what);
-  pool.restore(before);
-}
-
 void compare_on_all_layouts(const MakeOps& make_ops) {
   Pool pool;
-  for (const Layout& layout : layouts()) {
-    pool.clear();
-    for (const Op& op : make_ops(pool, layout)) {
-      compare(pool, op, message(name_of(op), " on ", layout.to_string()));
-      if (::testing::Test::HasFailure()) return;
-    }
-  }
+  compare_with_reference(pool, make_ops, [](const Translation& t) { host::run(t); });
 }
 
 TEST(Translate, MatmulsAreTheReferences) { compare_on_all_layouts(matmul_ops); }
@@ -56,8 +27,7 @@ TEST(Translate, ReductionsOfEveryDtypeAreTheReferences) { compare_on_all_layouts
 TEST(Translate, EveryComputeOpHasAnExample) {
   Pool pool;
   std::set<std::size_t> seen{Op{Attention{}}.index(), Op{AttentionBackward{}}.index()};
-  for (const auto& make_ops :
-       {matmul_ops, dense_ops, norm_ops, vocabulary_ops, rope_ops, reduction_ops}) {
+  for (const MakeOps& make_ops : all_examples()) {
     pool.clear();
     for (const Op& op : make_ops(pool, {DType::f32, 2, 16})) seen.insert(op.index());
   }
