@@ -3,6 +3,8 @@
 
 #include "bench/harness/column_list.hpp"
 
+#include <utility>
+
 namespace shardmark::bench {
 namespace {
 
@@ -48,9 +50,8 @@ using enum Column::Holds;
 using Of = Column::Of;
 using R = const Row&;
 
-}  // namespace
-
-std::vector<Column> identity_columns() {
+/// What runs, up to how its stages are made.
+std::vector<Column> program_columns() {
   return {
       {"schema_version", "", "version of this table", key, [](R) { return text(schema_version); }},
       {"run_id", "", "start time and process of the run that measured the row", always,
@@ -97,6 +98,12 @@ std::vector<Column> identity_columns() {
        key, [](R r) { return text(name_of(layer(r).recompute)); }, Of::pp},
       {"tied_embeddings", "", "the head's matrix is the embedding's table", key,
        [](R r) { return text(layer(r).tied_embeddings); }, Of::pp},
+  };
+}
+
+/// How it is split over ranks.
+std::vector<Column> split_columns() {
+  return {
       {"tp", "ranks", "tensor-parallel degree", key, [](R r) { return text(r.result.tp()); }},
       {"cp", "ranks", "context-parallel degree", key, [](R r) { return text(context(r).cp.size); },
        Of::cp},
@@ -131,6 +138,14 @@ std::vector<Column> identity_columns() {
       {"rank_scope", "", "whose time it is: max = the slowest rank's", always,
        [](R) { return text(std::string_view{"max"}); }},
   };
+}
+
+}  // namespace
+
+std::vector<Column> identity_columns() {
+  std::vector<Column> all = program_columns();
+  for (Column& column : split_columns()) all.push_back(std::move(column));
+  return all;
 }
 
 std::vector<Column> shape_columns() {

@@ -260,8 +260,6 @@ void check(const Options& options) {
   if (options.base.machine &&
       std::ranges::find(options.balance, Balance::measured) != options.balance.end())
     throw InputError{"--predict runs nothing for --balance measured to profile; give a --split"};
-  if (options.mode == Mode::infer && !options.recompute.empty())
-    throw InputError{"--mode infer has no backward to recompute for; leave out --recompute"};
   if (options.base.machine && options.fit)
     throw InputError{"--predict runs nothing for --fit to profile; leave out one of them"};
   const bool fits = options.fit || options.memory_limit > 0;
