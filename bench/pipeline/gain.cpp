@@ -25,7 +25,7 @@ double slowest_us(const PipelineTimes& times) {
 double less_pct(double now, double before) { return before > 0 ? 100 * (1 - now / before) : 0; }
 
 MeasuredGain compared(const Result& by_count, const Result& by_cost) {
-  return {.what = describe_pipeline(by_cost.config),
+  return {.what = describe_pipeline(by_count.config),
           .by_count = by_count.config.layer.pipeline.blocks,
           .by_cost = by_cost.config.layer.pipeline.blocks,
           .slowest_by_count_us = slowest_us(*by_count.pipeline),
@@ -56,12 +56,11 @@ std::vector<MeasuredGain> measured_gains(std::span<const Result> results) {
 
 std::string to_text(const MeasuredGain& gain) {
   return fmt::format(
-      "{}: {} blocks instead of {}: the slowest rank computes {:.2f} instead of {:.2f} ms ({:.1f} "
-      "% "
-      "less), a step takes {:.2f} instead of {:.2f} ms ({:.1f} % less)",
+      "{}: {} blocks instead of {}: the slowest rank computes {:.2f} instead of {:.2f} ms ({:+.1f} "
+      "%), a step takes {:.2f} instead of {:.2f} ms ({:+.1f} %)",
       gain.what, fmt::join(gain.by_cost, "+"), fmt::join(gain.by_count, "+"),
-      gain.slowest_by_cost_us / 1e3, gain.slowest_by_count_us / 1e3, gain.gain_pct(),
-      gain.step_by_cost_us / 1e3, gain.step_by_count_us / 1e3, gain.step_gain_pct());
+      gain.slowest_by_cost_us / 1e3, gain.slowest_by_count_us / 1e3, -gain.gain_pct(),
+      gain.step_by_cost_us / 1e3, gain.step_by_count_us / 1e3, -gain.step_gain_pct());
 }
 
 nlohmann::ordered_json to_json(std::span<const MeasuredGain> gains) {

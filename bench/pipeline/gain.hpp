@@ -15,7 +15,7 @@ namespace shardmark::bench::pp {
 
 /// What balancing changed between two rows of one run: one by count, the other by measured cost.
 struct MeasuredGain {
-  std::string what;  ///< Rebalanced::what
+  std::string what;  ///< describe_pipeline of the row by count
   std::vector<std::int64_t> by_count, by_cost;
   /// Compute kernels of the slowest rank in an iteration, median over the profiled ones.
   double slowest_by_count_us{0}, slowest_by_cost_us{0};

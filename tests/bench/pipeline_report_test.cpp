@@ -134,8 +134,7 @@ TEST(PipelineGain, ComparesMeasuredRowsThatDifferInTheirBalanceOnly) {
   text.finish(true);
   EXPECT_THAT(out.str(),
               HasSubstr("4+3+2 blocks instead of 3+3+3: the slowest rank computes 8.00 instead of "
-                        "10.00 ms (20.0 % less), a step takes 14.00 instead of 16.00 ms (12.5 % "
-                        "less)\n"));
+                        "10.00 ms (-20.0 %), a step takes 14.00 instead of 16.00 ms (-12.5 %)\n"));
 }
 
 TEST(PipelineGain, TheSameSplitGainsNothing) {
