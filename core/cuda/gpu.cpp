@@ -1,6 +1,7 @@
 #include "core/cuda/gpu.hpp"
 
 #include "core/cuda/check.cuh"
+#include "core/cuda/event_table.hpp"
 #include "core/cuda/kernels/launch.hpp"
 #include "core/cuda/matmul_library.cuh"
 
@@ -34,8 +35,9 @@ class Gpu final : public Device {
       SHARDMARK_CUDA_NOEXCEPT(cudaStreamSynchronize(streams_[i]));
       SHARDMARK_CUDA_NOEXCEPT(cudaStreamDestroy(streams_[i]));
     }
-    for (const auto& event : events_)
-      if (event != nullptr) SHARDMARK_CUDA_NOEXCEPT(cudaEventDestroy(event));
+    events_.complete_all();
+    for (const cudaEvent_t event : events_.events())
+      SHARDMARK_CUDA_NOEXCEPT(cudaEventDestroy(event));
   }
 
   std::byte* allocate(std::int64_t bytes, Lane stream) override {
@@ -60,6 +62,7 @@ class Gpu final : public Device {
   }
   void synchronize() override {
     for (const cudaStream_t stream : streams_) SHARDMARK_CUDA(cudaStreamSynchronize(stream));
+    events_.complete_all();
   }
 
  private:
@@ -94,10 +97,11 @@ class Gpu final : public Device {
   }
   void run_one(const KernelCall& call, Lane stream) { start(call.kernel, call.launch, of(stream)); }
   void run_one(const EventRecord& call, Lane stream) {
-    SHARDMARK_CUDA(cudaEventRecord(event_of(call.fence), of(stream)));
+    SHARDMARK_CUDA(cudaEventRecord(events_.record(call.fence, make_event), of(stream)));
   }
   void run_one(const EventWait& call, Lane stream) {
-    SHARDMARK_CUDA(cudaStreamWaitEvent(of(stream), event_of(call.fence), 0));
+    if (const cudaEvent_t* event = events_.find(call.fence); event != nullptr)
+      SHARDMARK_CUDA(cudaStreamWaitEvent(of(stream), *event, 0));
   }
   void run_one(const NcclGroup&, Lane) {
     throw Error{"communication between GPUs: this version has no NCCL transport"};
@@ -106,18 +110,15 @@ class Gpu final : public Device {
     throw Error{"attention on a GPU: this version makes no cuDNN graphs"};
   }
 
-  /// Fences share a ring of events. A wait takes its event as it is when the wait is enqueued;
-  /// should a later fence have taken the event over, the wait is for what was enqueued before it
-  /// too.
-  cudaEvent_t event_of(Fence fence) {
-    cudaEvent_t& event = events_[fence.id % events_.size()];
-    if (event == nullptr) SHARDMARK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  static cudaEvent_t make_event() {
+    cudaEvent_t event = nullptr;
+    SHARDMARK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     return event;
   }
 
   int index_;
   std::array<cudaStream_t, num_lanes> streams_{};
-  std::array<cudaEvent_t, 4096> events_{};
+  EventTable<cudaEvent_t> events_;
   std::array<std::byte*, num_lanes> matmul_workspaces_{};
   cudaMemPool_t pool_{nullptr};
   MatmulLibrary matmuls_;

@@ -1,5 +1,6 @@
 #include "core/cuda/backend.hpp"
 
+#include "core/cuda/event_table.hpp"
 #include "core/error.hpp"
 #include "core/functions.hpp"
 #include "core/reference/backend.hpp"
@@ -160,6 +161,26 @@ TEST(CudaBackend, AWaitForAFenceThatNobodySignalledIsAnErrorWithItsPath) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("block0: lane tp waits for fence 9"));
   }
+}
+
+/// A table of which an event could be taken by a later fence would let a wait pass too early.
+TEST(EventTable, AnEventStandsForOneFenceUntilAllIsComplete) {
+  EventTable<int> table;
+  int num_made = 0;
+  const auto make = [&] { return ++num_made; };
+  for (std::uint32_t id = 1; id <= 5000; ++id) {
+    EXPECT_EQ(table.record(Fence{id}, make), static_cast<int>(id));
+  }
+  EXPECT_EQ(*table.find(Fence{7}), 7);
+  EXPECT_EQ(table.record(Fence{7}, make), 7) << "the same fence, signalled again";
+  EXPECT_EQ(table.find(Fence{6000}), nullptr);
+  table.complete_all();
+  EXPECT_EQ(table.find(Fence{7}), nullptr);
+  (void)table.record(Fence{5001}, make);
+  EXPECT_EQ(num_made, 5000) << "an event is used again";
+  EXPECT_NE(table.find(Fence{5001}), nullptr);
+  table.complete_all();
+  EXPECT_EQ(table.events().size(), 5000U);
 }
 
 TEST(CudaBackend, ANewRankCountsFencesOn) {
