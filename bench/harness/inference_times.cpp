@@ -1,6 +1,7 @@
 #include "bench/harness/inference_times.hpp"
 
 #include "bench/harness/result.hpp"
+#include "bench/harness/trace.hpp"
 #include "core/error.hpp"
 
 #include <algorithm>
@@ -58,6 +59,11 @@ double hop_us(const std::vector<const RankTrace*>& stages, int passes) {
   return (window_us - on_stages_us) / (passes * static_cast<double>(stages.size()));
 }
 
+/// Without overlap nothing of a stage runs beside anything else but messages.
+double share_of(const RankTrace& trace, Lane lane) {
+  return time_on(trace, lane) / std::max(trace.window_us, 1e-9);
+}
+
 double mean_done(const RankTrace& last, int requests) {
   std::vector<double> done_us(static_cast<std::size_t>(requests), 0);
   for (const RankTrace::Interval& interval : last.intervals) {
@@ -83,6 +89,11 @@ InferenceTimes inference_times(const LayerConfig& layer, const std::vector<RankT
   }
   InferenceTimes times;
   times.mean_done = mean_done(*stages.back(), run.requests);
+  times.on_stage = 0;
+  for (const RankTrace* stage : stages) {
+    times.in_collectives += share_of(*stage, Lane::tp) / pp.size;
+    times.on_stage += (share_of(*stage, Lane::compute) + share_of(*stage, Lane::tp)) / pp.size;
+  }
   if (run.requests == 1 && pp.size > 1) times.hop_us = hop_us(stages, run.num_passes());
   return times;
 }

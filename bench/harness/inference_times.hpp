@@ -19,6 +19,8 @@ struct InferenceTimes {
   /// pass to the last, collectives of tp in between included. Only differences on one rank's clock
   /// are used. 0 for other rows.
   double hop_us{0};
+  /// Shares of the window, mean over stages: kernels or collectives of tp run; the latter alone.
+  double on_stage{1}, in_collectives{0};
 };
 /// `traces`: of at least tp position 0 of every stage.
 [[nodiscard]] InferenceTimes inference_times(const LayerConfig& layer,

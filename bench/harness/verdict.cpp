@@ -35,18 +35,16 @@ std::optional<Verdict> imbalanced(const Result& result, const VerdictThresholds&
                   remedy(result, limits))};
 }
 
-/// Of inference over several stages: the bubble is whatever ranks do not compute.
+/// Of inference over several stages: the bubble is whatever is no work of a stage.
 std::optional<Verdict> stages_wait(const Result& result, const VerdictThresholds& limits) {
   const LayerConfig& layer = result.config.layer;
-  double idle_pct = 0;
-  for (const TimeSplit& split : result.splits)
-    idle_pct += 100 * (1 - split.comp_us / std::max(split.window_us, 1e-9)) /
-                static_cast<double>(result.splits.size());
+  const double idle_pct = result.inference ? 100 * (1 - result.inference->on_stage) : 0;
   if (layer.parallel.pp.size == 1 || idle_pct <= limits.bubble_pct) return std::nullopt;
   const int requests = layer.inference->requests, stages = layer.parallel.pp.size;
   return Verdict{"bubble_bound",
-                 fmt::format("ranks compute nothing for {:.1f} % of the window (limit {:g} %): {} "
-                             "request{} for {} stages; try --microbatches {}, or tp instead of pp",
+                 fmt::format("stages have nothing to do for {:.1f} % of the window (limit {:g} %): "
+                             "{} request{} for {} stages; try --microbatches {}, or tp instead of "
+                             "pp",
                              idle_pct, limits.bubble_pct, requests, requests == 1 ? "" : "s",
                              stages, std::max(2 * requests, stages))};
 }
@@ -68,6 +66,8 @@ std::optional<Verdict> bubble_bound(const Result& result, const VerdictThreshold
 
 /// In percent of the window. Of a pipeline only what is no waiting: that is its bubble.
 double exposed_pct(const Result& result) {
+  if (result.inference && result.config.layer.parallel.pp.size > 1)
+    return 100 * result.inference->in_collectives;
   if (!result.pipeline) return result.exposed_comm_pct();
   const PipelineSplit& mean = result.pipeline->measured.mean;
   return 100 * (mean.collective_us + mean.exposed_transfer_us) / std::max(mean.window_us, 1e-9);

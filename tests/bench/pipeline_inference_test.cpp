@@ -163,6 +163,7 @@ TEST(InferenceColumns, SayWhatAUserWaitsFor) {
 RankTrace::Interval interval(OpKind kind, std::uint32_t op, double start_us, double end_us,
                              int request = 0) {
   return {.path = message("fwd/request", request, "/block0"),
+          .lane = kind == OpKind::compute ? Lane::compute : Lane::pp_bwd_recv,
           .kind = kind,
           .op_seq = op,
           .start_us = start_us,
@@ -193,6 +194,12 @@ TEST(InferenceTimes, AHopIsTheTimeOnNoStage) {
     }
   EXPECT_NEAR(inference_times(layer, traces).hop_us, 2, 1e-9);
   EXPECT_EQ(inference_times(layer, traces).mean_done, 1);
+  for (RankTrace& trace : traces) trace.window_us = 100;
+  traces[1].intervals.push_back(interval(transfer, 40, 1060, 1070));
+  traces[1].intervals.back().lane = Lane::tp;
+  const InferenceTimes shares = inference_times(layer, traces);
+  EXPECT_NEAR(shares.in_collectives, 0.1 / 3, 1e-9);
+  EXPECT_NEAR(shares.on_stage, (2 * (8 + 9 + 10) + 10) / 300.0, 1e-9) << "gaps of 2 us left out";
   layer.inference->requests = 2;
   layer.inference->tokens = 1;
   traces[2].intervals.push_back(interval(compute, 30, 2000, 4000, 1));
@@ -254,8 +261,7 @@ TEST(InferenceTable, ShowsRowsAndTheComparison) {
 
 TEST(InferenceVerdict, AFewRequestsLeaveStagesIdle) {
   Result result = row(InferenceStep::decode, 3, 1, 2, 100);
-  result.splits.assign(3, {.window_us = 100, .comp_us = 60, .exposed_comm_us = 40});
-  result.split = result.splits.front();
+  result.inference = InferenceTimes{.on_stage = 0.6, .in_collectives = 0.1};
   const Verdict verdict = judge(result, {}, {});
   EXPECT_EQ(verdict.name, "bubble_bound");
   EXPECT_THAT(verdict.reason, AllOf(HasSubstr("40.0 % of the window"),

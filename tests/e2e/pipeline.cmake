@@ -31,4 +31,9 @@ if(NOT python_lacks)
     --seq 16 --vocab 4k --balance count,measured --min-samples 2 --max-time 0.05 --check off --peak-tflops 0.1)
   set_tests_properties(plot_pp_small_run PROPERTIES
     PASS_REGULAR_EXPRESSION "gantt.*png.*bubble.*png.*stages.*png" FAIL_REGULAR_EXPRESSION "Traceback")
+  shardmark_add_script_test(plot_pp_inference "plot_pp.py" "" --out
+    --transport threads --ranks 2 --mode infer --pp 1,2 --tp 1,2 --microbatches 1,3 --tokens 2 --layers 2 --hidden 32
+    --heads 2 --seq 16 --vocab 64 --min-samples 2 --max-time 0.05 --check off --peak-tflops 0.1)
+  set_tests_properties(plot_pp_inference PROPERTIES
+    PASS_REGULAR_EXPRESSION "ttft.*png.*time_per_token.*png" FAIL_REGULAR_EXPRESSION "Traceback")
 endif()
