@@ -15,6 +15,15 @@ std::string_view by_tool(Tool tool, std::string_view tp, std::string_view cp, st
   return tool == Tool::tp ? tp : tool == Tool::cp ? cp : pp;
 }
 
+/// Whether the backend of that name only records.
+bool records(std::string_view option, std::string_view name) {
+  if (name == "cuda")
+    throw InputError{message(option,
+                             " cuda: the programs of this version run on the CPU; what there "
+                             "is of a GPU backend is in core/cuda/README.md; auto and cpu work")};
+  return parse_choice<bool>(option, name, {{"auto", false}, {"cpu", false}, {"record", true}});
+}
+
 std::string list_models() {
   std::string text;
   for (const ModelPreset& preset : model_presets()) {
@@ -191,11 +200,10 @@ void add_output_options(CommandLine& line, Options& options) {
       "--dry-run",
       {"", "operations, FLOPs, bytes and memory per rank of every row; executes nothing", "", ""},
       set_flag(options.dry_run));
-  line.add("--backend", {"NAME", "cpu, or record (the same as --dry-run)", "cpu", "record"},
+  line.add("--backend",
+           {"NAME", "auto (cpu so far), cpu, or record (as --dry-run)", "cpu", "record"},
            [&options](std::string_view option, const std::string& text) {
-             options.dry_run =
-                 parse_choice<bool>(option, text, {{"cpu", false}, {"record", true}}) ||
-                 options.dry_run;
+             options.dry_run = records(option, text) || options.dry_run;
            });
   line.add("--dump",
            {"DIR",
