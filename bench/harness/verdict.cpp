@@ -14,7 +14,8 @@ std::string_view remedy(const Result& result, const VerdictThresholds& limits) {
   if (result.oversubscribed)
     return "there are more ranks than cores, so they take turns; start fewer";
   if (result.pipeline) return "try --balance measured, or --split with fewer blocks for it";
-  if (result.config.layer.inference) return "try --split with fewer blocks for it";
+  if (result.config.layer.inference && result.config.layer.parallel.pp.size > 1)
+    return "try --split with fewer blocks for it";
   if (result.balance() > limits.imbalance_ratio)
     return "the masks give it more to do; try --order zigzag or striped";
   return "look for other load on its core, or pin the ranks";

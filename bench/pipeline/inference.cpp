@@ -77,12 +77,16 @@ std::string throughput_text(const TpAgainstPp& comparison) {
   const bool pp = pp_wins(points.back());
   auto first = points.end() - 1;
   while (first != points.begin() && pp_wins(*(first - 1)) == pp) --first;
-  const double ratio = pp ? first->pp.tokens_per_s / first->tp.tokens_per_s
-                          : first->tp.tokens_per_s / first->pp.tokens_per_s;
-  const std::string where = points.size() == 1 ? "at " + requests_text(first->requests)
-                                               : "from " + requests_text(first->requests) + " on";
-  return fmt::format("{} {} gives {:.2f}x the tokens/s {}", pp ? "pp" : "tp", comparison.ranks,
-                     ratio, where);
+  const auto ratio = [pp](const TpAgainstPp::Point& point) {
+    return pp ? point.pp.tokens_per_s / point.tp.tokens_per_s
+              : point.tp.tokens_per_s / point.pp.tokens_per_s;
+  };
+  const std::string text = fmt::format(
+      "{} {} gives {:.2f}x the tokens/s {} {}", pp ? "pp" : "tp", comparison.ranks, ratio(*first),
+      points.size() == 1 ? "at" : "from", requests_text(first->requests));
+  if (points.size() == 1) return text;
+  if (first == points.end() - 1) return text + " on";
+  return text + fmt::format(" on, {:.2f}x at {}", ratio(points.back()), points.back().requests);
 }
 
 void print(std::ostream& out, const TpAgainstPp& comparison) {

@@ -228,7 +228,7 @@ TEST(TpAgainstPp, TellsFromHowManyRequestsOnTheOtherWins) {
   EXPECT_EQ(comparisons.front().ranks, 2);
   EXPECT_EQ(conclusion(comparisons.front()),
             "tp 2 is 1.60x as fast per token at 1 request; pp 2 gives 1.25x the tokens/s from 2 "
-            "requests on");
+            "requests on, 1.25x at 8");
 }
 
 TEST(TpAgainstPp, LeavesOutWhatDidNotRunAndTakesTheFastestSplit) {
