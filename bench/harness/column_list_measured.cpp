@@ -65,11 +65,11 @@ std::vector<Column> time_columns() {
 
 std::vector<Column> rate_columns() {
   return {
-      {"bytes_analytic", "bytes", "across one rank's link per iteration, from the formulas",
-       measured, [](R r) { return text(r.result.bytes_analytic); }},
+      {"bytes_analytic", "bytes",
+       "across the link of the rank that sends most, per iteration, from the formulas", measured,
+       [](R r) { return text(r.result.bytes_analytic); }},
       {"bytes_plan", "bytes", "the same, summed over the recorded operations", measured,
-       [](R r) { return text(r.result.work.empty() ? 0.0 : r.result.work.front().bytes_plan); },
-       Of::cp},
+       [](R r) { return text(busiest(r, &RankWork::bytes_plan)); }, Of::cp},
       {"bytes_observed", "bytes", "the same, counted call by call", measured,
        [](R r) { return text(r.result.bytes_observed); }},
       {"busbw_GBps", "GB/s", "bytes_observed / communication_only_us; GB = 1e9 bytes",
@@ -80,7 +80,7 @@ std::vector<Column> rate_columns() {
        measured, [](R r) { return text(r.result.flops_model_causal); }},
       {"flops_model_full", "FLOP", "the same with all s keys per query", measured,
        [](R r) { return text(r.result.flops_model_full); }},
-      {"flops_hw", "FLOP", "executed by one rank, recomputation included", measured,
+      {"flops_hw", "FLOP", "executed by a rank, recomputation included; mean over ranks", measured,
        [](R r) { return text(r.result.flops_observed); }},
       {"flops_useful_max", "FLOP",
        "of the busiest rank: visible pairs and matmuls only, backward attention as twice the "

@@ -92,19 +92,19 @@ struct Result {
   double comm_alone_us{0};
   /// Kernel time with both running, like the two above: the median per rank, the largest of ranks.
   double comp_together_us{0}, comm_together_us{0};
-  double bytes_analytic{0}, bytes_observed{0};
+  double bytes_analytic{0}, bytes_observed{0};        ///< of the rank that sends most
   double flops_model_causal{0}, flops_model_full{0};  ///< over all ranks of one replica
-  double flops_observed{0};                           ///< executed by one rank (the first)
+  double flops_observed{0};                           ///< executed by a rank, mean over ranks
   std::optional<PipelineTimes> pipeline;              ///< of a pipeline that was profiled
   std::optional<InferenceTimes> inference;            ///< of inference that was profiled
   Peak peak;
   CheckResult check;
   CheckMode check_mode{CheckMode::reduced};
-  std::int64_t mem_peak_bytes{0}, mem_predicted_bytes{0};
+  std::int64_t mem_peak_bytes{0}, mem_predicted_bytes{0};  ///< of the rank with the most
   bool oversubscribed{false};
   std::string verdict, verdict_reason;
   std::vector<KernelSummary> kernels;
-  std::vector<VolumeLine> volume;
+  std::vector<VolumeLine> volume;  ///< the lines of bytes_analytic
 
   // Derived rates; formulas in results/README.md.
   [[nodiscard]] int tp() const { return config.layer.parallel.tp.size; }

@@ -37,8 +37,9 @@ constexpr const char* conventions =
     "# comp: compute kernels, in percent of one profiled iteration from barrier to barrier. MFU: "
     "FLOPs of\n"
     "#   forward, causal attention, logits of last tokens only, in percent of the peak, {}.\n"
-    "# comm: bytes across one rank's link, by formula and as counted. kB, MB, GB = 1e3, 1e6, 1e9 "
-    "bytes.\n";
+    "# comm: bytes across the link of the rank that sends most, by formula and as counted. kB, MB, "
+    "GB =\n"
+    "#   1e3, 1e6, 1e9 bytes.\n";
 
 std::string_view check_of(const Result& result) {
   if (result.check_mode == CheckMode::off) return "off";

@@ -17,6 +17,8 @@ rows_are_right() {
   paste <(column residual_us "$1") <(column window_us "$1") |
     awk '{ if ($1 < 0) $1 = -$1; if ($1 > 0.001 * $2) exit 1 }' || fail "a residual is above 0.1 %"
   diff <(column bytes_analytic "$1") <(column bytes_observed "$1") || fail "formula and count differ"
+  paste <(column hfu_pct "$1") <(column mfu_causal_pct "$1") | awk '{ if ($1 < 0.999 * $2) exit 1 }' ||
+    fail "fewer operations done than the model has"
   paste <(column bubble_of_total "$1") <(column bubble_theory_of_total "$1") \
     <(column pp_residual_us "$1") <(column pp_window_us "$1") <(column step_replayed_us "$1") |
     awk '{ if ($3 < 0) $3 = -$3
