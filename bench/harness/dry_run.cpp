@@ -45,7 +45,7 @@ void print_counts(std::ostream& out, const std::vector<OpRecord>& ops) {
   struct Count {
     std::string_view name;
     int count{0};
-    double flops{0}, bytes_wire{0};
+    double flops{0}, bytes_sent{0};
   };
   std::vector<Count> counts;
   for (const OpRecord& record : ops) {
@@ -54,14 +54,14 @@ void print_counts(std::ostream& out, const std::vector<OpRecord>& ops) {
     if (found == counts.end()) found = counts.insert(counts.end(), Count{name});
     ++found->count;
     found->flops += flops_of(record.op);
-    found->bytes_wire += bytes_wire_of(record.op);
+    found->bytes_sent += bytes_sent_of(record.op);
   }
   out << fmt::format("  operations of rank 0: {}\n", ops.size());
   for (const Count& count : counts) {
     out << fmt::format("    {:<24} {:>6}", count.name, count.count);
     if (count.flops > 0) out << fmt::format("  {:>10.3f} GFLOP", count.flops / 1e9);
-    if (count.bytes_wire > 0)
-      out << fmt::format("  {:>12} across the link", format_bytes(count.bytes_wire));
+    if (count.bytes_sent > 0)
+      out << fmt::format("  {:>12} across the link", format_bytes(count.bytes_sent));
     out << '\n';
   }
 }
@@ -118,8 +118,9 @@ void print_communication(std::ostream& out, const Case& config, const Recording&
     return;
   }
   const std::string by = counted_by(options.runner.plans);
-  out << fmt::format("  communication of rank 0: {}: {} by formula{}, {} by operations{}\n",
-                     count_collectives(volume), format_bytes(total_bytes(volume)),
+  const std::string counts = count_collectives(volume);
+  out << fmt::format("  communication of rank 0: {}{}{} by formula{}, {} by operations{}\n", counts,
+                     counts.empty() ? "" : ": ", format_bytes(total_bytes(volume)),
                      by.empty() ? "" : " (the ring's)", format_bytes(rank.bytes_wire), by);
   constexpr std::size_t few = 16;
   if (!options.verbose && volume.size() > few) return;

@@ -1,3 +1,4 @@
+#include "bench/harness/dry_run.hpp"
 #include "bench/pipeline/schedules.hpp"
 #include "bench/pipeline/sweep.hpp"
 #include "core/error.hpp"
@@ -5,6 +6,8 @@
 #include "layers/pipeline/validate.hpp"
 
 #include <gmock/gmock.h>
+
+#include <sstream>
 
 namespace shardmark::bench::pp {
 namespace {
@@ -248,6 +251,19 @@ TEST(PipelineSweep, AModelsVocabularyIsPadded) {
   const Sweep sweep = sweep_of({"--model", "gpt3-175b", "--tp", "2"}, 4);
   EXPECT_THAT(sweep.notices, Contains(HasSubstr("padded to")));
   EXPECT_EQ(sweep.cases.front().layer.shape.layers, 96);
+}
+
+/// Rank 0 sends four messages of 16 x 32 x 4 bytes and receives as many.
+TEST(PipelineDryRun, CountsWhatARankSends) {
+  const std::vector<std::string> arguments{
+      "--dry-run", "--schedule", "1f1b", "--pp",    "3",  "--microbatches", "4",  "--layers",
+      "3",         "--hidden",   "32",   "--heads", "2",  "--seq",          "16", "--batch",
+      "1",         "--vocab",    "64",   "--dtype", "f32"};
+  std::ostringstream out;
+  EXPECT_TRUE(dry_run(out, parse_options(arguments).base, sweep_of(arguments, 3)));
+  EXPECT_THAT(out.str(), testing::ContainsRegex("send_recv +8 +8.19 kB across the link"));
+  EXPECT_THAT(out.str(),
+              HasSubstr("communication of rank 0: 8.19 kB by formula, 8.19 kB by operations\n"));
 }
 
 }  // namespace
