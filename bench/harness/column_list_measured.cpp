@@ -9,6 +9,12 @@ using enum Column::Holds;
 using Of = Column::Of;
 using R = const Row&;
 
+/// Numbers that go by collectives say nothing of several stages: the two ends of a message are not
+/// one collective, and almost all of their time is waiting for work.
+std::string of_one_stage(R r, double value) {
+  return r.result.config.layer.parallel.pp.size > 1 ? std::string{} : text(value);
+}
+
 }  // namespace
 
 std::vector<Column> time_columns() {
@@ -50,10 +56,13 @@ std::vector<Column> time_columns() {
        measured, [](R r) { return text(r.result.split.residual_us); }},
       {"transfer_us", "us",
        "sum over collectives of the shortest duration among the members: what moving the bytes "
-       "takes once all are there",
-       communicating, [](R r) { return text(r.result.transfer_us); }},
-      {"wait_us", "us", "comm time of this rank's collectives beyond that: waiting for a late peer",
-       communicating, [](R r) { return text(r.result.wait_us); }},
+       "takes once all are there; empty of several stages (pp_transfer_us)",
+       communicating, [](R r) { return of_one_stage(r, r.result.transfer_us); }},
+      {"wait_us", "us",
+       "comm time of this rank's collectives beyond that: waiting for a late peer; empty of "
+       "several "
+       "stages (pp_wait_us)",
+       communicating, [](R r) { return of_one_stage(r, r.result.wait_us); }},
       {"comp_comm_ratio", "", "comp_us / comm_us", communicating,
        [](R r) { return text(r.result.split.comp_us / r.result.split.comm_us); }},
       {"compute_only_us", "us", "median of the same iteration without its communication",
@@ -123,9 +132,8 @@ std::vector<Column> rate_columns() {
        communicating, [](R r) { return text(r.result.comp_tax_pct()); }},
       {"comm_tax_pct", "%",
        "communication time over that of the communication-only run, minus 1; medians of the "
-       "slowest "
-       "rank",
-       communicating, [](R r) { return text(r.result.comm_tax_pct()); }},
+       "slowest rank; empty of several stages, where it is mostly waiting",
+       communicating, [](R r) { return of_one_stage(r, r.result.comm_tax_pct()); }},
   };
 }
 

@@ -80,13 +80,14 @@ struct Result {
   bool replicated{false};  ///< --fill replicate filled the other ranks
   TimeSummary time;        ///< unprofiled
   int warmup{0}, inner_iterations{1};
-  TimeSplit split;                    ///< of the rank with the largest window share of exposed comm
-  std::vector<TimeSplit> splits;      ///< per rank of the case
-  std::vector<RankWork> work;         ///< per rank of the case
-  double exchange_us{0};              ///< that rank's communications on the cp lane
-  double transfer_us{0}, wait_us{0};  ///< of that rank's collectives, see Waiting in trace.hpp
-  double profiled_us{0};              ///< median of the profiled iterations
-  double interleaved_us{0};           ///< median of the plain iterations between them
+  TimeSplit split;                ///< of the rank with the largest window share of exposed comm
+  std::vector<TimeSplit> splits;  ///< per rank of the case
+  std::vector<RankWork> work;     ///< per rank of the case
+  double exchange_us{0};          ///< that rank's communications on the cp lane
+  /// Of that rank's collectives, see Waiting in trace.hpp; mean nothing where there are stages.
+  double transfer_us{0}, wait_us{0};
+  double profiled_us{0};     ///< median of the profiled iterations
+  double interleaved_us{0};  ///< median of the plain iterations between them
   double compute_only_us{0}, communication_only_us{0};  ///< medians of the baselines, 0 = not run
   double comp_alone_us{0};  ///< kernel time of the compute-only baseline
   double comm_alone_us{0};

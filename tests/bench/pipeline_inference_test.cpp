@@ -146,6 +146,9 @@ TEST(InferenceColumns, SayWhatAUserWaitsFor) {
   EXPECT_EQ(cell("hop_us", decode), "") << "several requests hide it";
   EXPECT_EQ(cell("kv_cache_bytes", decode), message(5 * 3 * (3 * 11) * 2 * (2 * 16) * 4));
   EXPECT_EQ(cell("bubble_us", decode), "");
+  decode.work.resize(2);
+  EXPECT_EQ(cell("rank_activation_bytes", decode), "0+0");
+  EXPECT_EQ(cell("rank_activation_claim_bytes", decode), "") << "nothing is held for a backward";
   Result prefill = row(InferenceStep::prefill, 2, 1, 5, 1000);
   prefill.inference = {0.6, 7.5};
   EXPECT_EQ(cell("ttft_us", prefill), "600");

@@ -19,6 +19,8 @@ rows_are_right() {
   diff <(column bytes_analytic "$1") <(column bytes_observed "$1") || fail "formula and count differ"
   paste <(column hfu_pct "$1") <(column mfu_causal_pct "$1") | awk '{ if ($1 < 0.999 * $2) exit 1 }' ||
     fail "fewer operations done than the model has"
+  paste -d, <(column pp "$1") <(column transfer_us "$1") <(column wait_us "$1") <(column comm_tax_pct "$1") |
+    awk -F, '{ if ($1 > 1 && $2 $3 $4 != "") exit 1 }' || fail "waiting by collectives of several stages"
   paste <(column bubble_of_total "$1") <(column bubble_theory_of_total "$1") \
     <(column pp_residual_us "$1") <(column pp_window_us "$1") <(column step_replayed_us "$1") |
     awk '{ if ($3 < 0) $3 = -$3
