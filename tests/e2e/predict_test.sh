@@ -66,6 +66,9 @@ bad_machine_files_exit_with_2() {
   echo '{' > bad.json
   expect 2 "$PROGRAM" --predict bad.json
   has err 'machine file bad.json is not JSON'
+  : > bad.json
+  expect 2 "$PROGRAM" --predict bad.json
+  has err 'machine file bad.json is empty'
 }
 
 # A tiny run: what it predicts is not looked at, only that all of it can be used.
