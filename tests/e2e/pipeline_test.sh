@@ -104,6 +104,12 @@ uneven_and_given_splits() {
   rows even 4
   rows_are_right even
   has out '7 layers in 3 stages are uneven: 3\+2\+2 blocks'
+  # Of ranks with unequal work a measured row and a predicted one count alike.
+  expect 0 "$PROGRAM" --predict h100-sxm-8 --pp 3 --layers 7 --hidden 32 --heads 2 --seq 16 --vocab 64 \
+    --schedule 1f1b,zb-v --microbatches 2,5 --out predicted
+  for name in flops_hw bytes_analytic bytes_observed mem_predicted_bytes; do
+    diff <(column $name even) <(column $name predicted) || fail "$name differs from the predicted one"
+  done
   expect 0 "$PROGRAM" --ranks 3 --layers 7 "${tiny[@]}" --split 4,2,1 --out given
   rows_are_right given
   all_are split given 4+2+1
