@@ -45,7 +45,7 @@ void print_counts(std::ostream& out, const std::vector<OpRecord>& ops) {
   struct Count {
     std::string_view name;
     int count{0};
-    double flops{0}, bytes_sent{0};
+    double flops{0}, bytes_wire{0};
   };
   std::vector<Count> counts;
   for (const OpRecord& record : ops) {
@@ -54,14 +54,14 @@ void print_counts(std::ostream& out, const std::vector<OpRecord>& ops) {
     if (found == counts.end()) found = counts.insert(counts.end(), Count{name});
     ++found->count;
     found->flops += flops_of(record.op);
-    found->bytes_sent += bytes_sent_of(record.op);
+    found->bytes_wire += bytes_sent_of(record.op);
   }
   out << fmt::format("  operations of rank 0: {}\n", ops.size());
   for (const Count& count : counts) {
     out << fmt::format("    {:<24} {:>6}", count.name, count.count);
     if (count.flops > 0) out << fmt::format("  {:>10.3f} GFLOP", count.flops / 1e9);
-    if (count.bytes_sent > 0)
-      out << fmt::format("  {:>12} across the link", format_bytes(count.bytes_sent));
+    if (count.bytes_wire > 0)
+      out << fmt::format("  {:>12} across the link", format_bytes(count.bytes_wire));
     out << '\n';
   }
 }
