@@ -266,6 +266,16 @@ TEST(InferenceVerdict, AFewRequestsLeaveStagesIdle) {
   EXPECT_EQ(verdict.name, "bubble_bound");
   EXPECT_THAT(verdict.reason, AllOf(HasSubstr("40.0 % of the window"),
                                     HasSubstr("2 requests for 3 stages; try --microbatches 4")));
+  result.split.window_us = 100;
+  for (const double comp_us : {12., 12., 13.5})
+    result.splits.push_back({.window_us = 100, .comp_us = comp_us});
+  EXPECT_EQ(judge(result, {}, {}).name, "bubble_bound") << "uneven by 1 % of the window";
+  result.inference->on_stage = 0.9;
+  result.time.samples = 10;
+  const Verdict uneven = judge(result, {}, {});
+  EXPECT_EQ(uneven.name, "imbalanced");
+  EXPECT_THAT(uneven.reason, AllOf(HasSubstr("rank 2 computes 1.12x"),
+                                   HasSubstr("; try --split with fewer blocks for it")));
 }
 
 /// tp 1 x pp 3 on a machine of round numbers, and folded ranks give the same bytes as formulas.
