@@ -228,7 +228,17 @@ TEST(TpAgainstPp, TellsFromHowManyRequestsOnTheOtherWins) {
   EXPECT_EQ(comparisons.front().ranks, 2);
   EXPECT_EQ(conclusion(comparisons.front()),
             "tp 2 is 1.60x as fast per token at 1 request; pp 2 gives 1.25x the tokens/s from 2 "
-            "requests on, 1.25x at 8");
+            "requests on, 1.25x at 8 (1, 2, 4 and 8 were tried)");
+}
+
+TEST(TpAgainstPp, NamesTheNumbersThatWereTried) {
+  std::vector<Result> rows = crossing();
+  std::erase_if(rows, [](const Result& result) {
+    const int requests = result.config.layer.inference->requests;
+    return requests == 2 || requests == 4;
+  });
+  EXPECT_THAT(conclusion(compare_tp_with_pp(rows).front()),
+              testing::EndsWith("from 8 requests on (1 and 8 were tried)"));
 }
 
 TEST(TpAgainstPp, LeavesOutWhatDidNotRunAndTakesTheFastestSplit) {
@@ -256,7 +266,9 @@ TEST(InferenceTable, ShowsRowsAndTheComparison) {
               AllOf(HasSubstr("decode     1  2    1 "), HasSubstr("skipped: does not fit"),
                     Not(HasSubstr("tp against pp"))));
   table.finish(true);
-  EXPECT_THAT(out.str(), AllOf(HasSubstr("tp against pp"), HasSubstr("from 2 requests on")));
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("tp against pp"), HasSubstr("from 2 requests on"),
+                               HasSubstr("not batched together: sequences that are, are those of "
+                                         "--batch")));
 }
 
 TEST(InferenceVerdict, AFewRequestsLeaveStagesIdle) {
