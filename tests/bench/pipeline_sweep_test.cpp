@@ -15,6 +15,7 @@ namespace {
 using pipeline::Lowering;
 using testing::Contains;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -37,6 +38,15 @@ std::vector<std::string> rows_of(const Sweep& sweep) {
   for (const Case& config : sweep.cases)
     list.push_back(message(describe_pipeline(config), config.skip_reason.empty() ? "" : " -"));
   return list;
+}
+
+TEST(PipelineSweep, HeadsThatDoNotFitNameWhatWorksOnce) {
+  EXPECT_THAT(problem_of({"--hidden", "100"}, 1), HasSubstr("try hidden 128, or give --heads"));
+  EXPECT_THAT(problem_of({"--hidden", "200"}, 1), HasSubstr("try hidden 128 or 256, or give"));
+  EXPECT_THAT(problem_of({"--heads", "4", "--kv-heads", "3"}, 1), EndsWith("try kv_heads 2 or 4"));
+  EXPECT_THAT(problem_of({"--hidden", "384", "--heads", "12", "--kv-heads", "5", "--tp", "4"}, 4),
+              EndsWith("try kv_heads 4 or 12"))
+      << "6 does not go with tp 4";
 }
 
 TEST(PipelineSweep, ACaseHasAllThatAPipelineNeeds) {
