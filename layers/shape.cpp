@@ -33,12 +33,14 @@ std::string nearest_divisors(std::int64_t value, std::int64_t whole, const Works
   return message(below, above <= whole ? message(" or ", above) : "");
 }
 
+/// Whether `degree` ranks can split `count` heads, or share each.
+bool shares(std::int64_t count, std::int64_t degree) {
+  return count % degree == 0 || degree % count == 0;
+}
+
 /// `by` ranks split `kv_heads` or share them; they split `heads`, and `by` divides `ranks`.
 void check_shared(const char* what, std::int64_t kv_heads, std::int64_t heads, const char* by_what,
                   std::int64_t by, std::int64_t ranks) {
-  const auto shares = [](std::int64_t count, std::int64_t degree) {
-    return count % degree == 0 || degree % count == 0;
-  };
   if (shares(kv_heads, by)) return;
   const std::string counts =
       nearest_divisors(kv_heads, heads, [&](std::int64_t count) { return shares(count, by); });
@@ -49,12 +51,11 @@ void check_shared(const char* what, std::int64_t kv_heads, std::int64_t heads, c
 }
 
 void check_kv_heads(const ModelShape& shape, std::int64_t tp) {
-  if (shape.heads % shape.kv_heads != 0) {
-    std::int64_t nearest = shape.kv_heads;
-    while (shape.heads % nearest != 0) --nearest;
-    throw InputError{message("heads ", shape.heads, " is not divisible by kv_heads ",
-                             shape.kv_heads, "; try kv_heads ", nearest)};
-  }
+  if (shape.heads % shape.kv_heads != 0)
+    throw InputError{message(
+        "heads ", shape.heads, " is not divisible by kv_heads ", shape.kv_heads, "; try kv_heads ",
+        nearest_divisors(shape.kv_heads, shape.heads,
+                         [&](std::int64_t count) { return shares(count, tp); }))};
   check_shared("kv_heads", shape.kv_heads, shape.heads, "tp", tp, shape.heads);
 }
 

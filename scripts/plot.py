@@ -54,12 +54,20 @@ def number(value):
 
 
 def with_flags(table):
-    """Booleans are `true` and `false` in the files; a row without a model has an empty name."""
-    if "model" in table:
-        table["model"] = table["model"].fillna("")
+    """Booleans are `true` and `false` in the files; a row without a model has an empty name, a
+    measured one no machine and a predicted one no transport."""
+    for name in {"model", "machine", "transport"} & set(table):
+        table[name] = table[name].fillna("")
     for flag in {"sp", "overlap", "in_place", "tied_embeddings"} & set(table):
         table[flag] = table[flag].astype(str).str.lower() == "true"
     return table
+
+
+def ranks_of(row):
+    """2 ranks over mpi, or: predicted for h100-sxm-8"""
+    if row.get("machine"):
+        return f"predicted for {row['machine']}"
+    return f"{row['world_size']:g} ranks over {row['transport']}"
 
 
 class Run:
@@ -79,6 +87,7 @@ class Run:
             raise NotARun(f"{folder}/results.csv has no row with status ok: nothing to draw")
         kernels = folder / "kernels.csv"
         self.kernels = with_flags(pd.read_csv(kernels)) if kernels.is_file() else pd.DataFrame()
+        self.machines = sorted(set(self.rows["machine"])) if "machine" in self.rows else [""]
         self.others = [c for c in OTHERS if c in self.rows and self.rows[c].nunique() > 1]
 
     def peak(self):
@@ -92,13 +101,18 @@ class Run:
         return ", ".join(parts)
 
     def machine(self):
-        machine = self.info.get("machine", {})
-        ranks = "ranks are threads"
-        if self.info.get("transport") == "mpi":
-            ranks = self.info.get("mpi", "MPI").replace(" Version:", "")
-        parts = [machine.get("cpu", "unknown CPU"), f"{machine.get('cores', '?')} cores", ranks]
-        if "onednn" in self.info:
-            parts.append(f"oneDNN {self.info['onednn']}")
+        """Where rows were measured, and for what others were predicted."""
+        parts = []
+        if "" in self.machines:
+            machine = self.info.get("machine", {})
+            ranks = "ranks are threads"
+            if self.info.get("transport") == "mpi":
+                ranks = self.info.get("mpi", "MPI").replace(" Version:", "")
+            parts += [machine.get("cpu", "unknown CPU"), f"{machine.get('cores', '?')} cores",
+                      ranks]
+            if "onednn" in self.info:
+                parts.append(f"oneDNN {self.info['onednn']}")
+        parts += [f"predicted for {name}" for name in self.machines if name]
         return ", ".join(parts)
 
     def footer(self):

@@ -69,7 +69,7 @@ def describe(row, without=()):
     parts.append(mask + (f", window {row['window']:g}" if row["window"] else ""))
     if row["seqlens"]:
         parts.append(f"packed {row['seqlens']}")
-    return ", ".join(parts + [f"{row['world_size']:g} ranks over {row['transport']}"])
+    return ", ".join(parts + [plot.ranks_of(row)])
 
 
 def groups(rows, keys):

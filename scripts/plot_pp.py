@@ -34,8 +34,8 @@ SCHEDULE_LOOKS = {"gpipe": (GREY, "o"), "1f1b": (BLUE, "s"), "interleaved": (SKY
                   "v-half": (PURPLE, ">"), "v-min": ("#6A3D9A", "p"),
                   "dualpipe": ("#B15928", "*"), "dualpipe-v": ("#444444", "X")}
 # Columns that tell figures apart.
-SHAPE = ["model", "dtype", "batch", "seq", "hidden", "heads", "layers", "vocab", "tp", "sp", "dp",
-         "recompute", "tied_embeddings", "world_size", "transport"]
+SHAPE = ["model", "dtype", "batch", "seq", "hidden", "heads", "layers", "own_vocab", "tp", "sp",
+         "dp", "recompute", "tied_embeddings", "launched", "transport", "machine"]
 PARTS = [("pp_forward_us", "forward", BLUE), ("pp_backward_us", "backward", ORANGE),
          ("pp_input_us", "input gradient", SKY), ("pp_weight_us", "weight gradient", GREEN),
          ("pp_other_us", "other compute", "#444444"),
@@ -53,6 +53,14 @@ def infers(rows):
     return rows["mode"] == "infer" if "mode" in rows else pd.Series(False, index=rows.index)
 
 
+def with_keys(rows):
+    """With what of the vocabulary and of the ranks is no consequence of tp and pp: a model's
+    vocabulary is padded for each tp, and a predicted row has as many ranks as it takes."""
+    measured = rows["machine"] == "" if "machine" in rows else True
+    return rows.assign(own_vocab=rows["vocab"].where(rows["model"] == "", 0),
+                       launched=rows["world_size"].where(measured, 0))
+
+
 class PipelineRun(plot.Run):
     """`rows` of training and `inference`; `timed`: the rows of the timeline, in its order, those
     that failed a check included."""
@@ -62,7 +70,8 @@ class PipelineRun(plot.Run):
         if "bubble_of_total" not in self.rows:
             raise NotARun(f"{folder}/results.csv has no column bubble_of_total: it is not of "
                           "shardmark-pp; plot.py draws those of shardmark-tp")
-        rows = plot.with_flags(pd.read_csv(folder / "results.csv"))
+        self.rows = with_keys(self.rows)
+        rows = with_keys(plot.with_flags(pd.read_csv(folder / "results.csv")))
         self.timed = rows[rows["time_us_p50"].notna()].reset_index(drop=True)
         self.inference = self.rows[infers(self.rows)]
         self.rows = self.rows[~infers(self.rows)]
@@ -75,7 +84,7 @@ def describe(row):
              row["dtype"]]
     parts += [f"{axis} {row[axis]:g}" for axis in ("tp", "dp") if axis in row and row[axis] > 1]
     parts += [text for flag, text in (("sp", "sp"), ("tied_embeddings", "tied")) if row.get(flag)]
-    return ", ".join(parts + [f"{row['world_size']:g} ranks over {row['transport']}"])
+    return ", ".join(parts + [plot.ranks_of(row)])
 
 
 def label_of(row):
@@ -97,6 +106,12 @@ def groups(rows, keys):
         return [("", rows)]
     parts = rows.groupby(keys if len(keys) > 1 else keys[0], sort=False)
     return [(f"_{i + 1}", part) for i, (_, part) in enumerate(parts)]
+
+
+def from_zero(axes):
+    """The y axis begins at 0 and ends above the highest point."""
+    top = axes.dataLim.y1
+    axes.set_ylim(0, 1.08 * top if np.isfinite(top) else 1)
 
 
 def values_of(text):
@@ -241,7 +256,7 @@ def plot_bubble(run, out):
         ticks = sorted(rows["microbatches"].unique())
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
-        axes.set_ylim(bottom=0)
+        from_zero(axes)
         axes.set_xlabel("micro-batches")
         axes.set_ylabel("bubble, % of the window")
         plot.tidy(axes)
@@ -361,7 +376,7 @@ def draw_latency(axes, rows, column, handles):
     axes.set_xticks(sorted(set(rows["pp"]) | set(rows["tp"])))
     axes.margins(x=0.15)
     axes.set_xlabel("pp or tp, the other is 1")
-    axes.set_ylim(bottom=0)
+    from_zero(axes)
     plot.tidy(axes)
 
 
@@ -379,7 +394,7 @@ def draw_throughput(axes, rows):
     axes.margins(x=0.15)
     axes.set_xlabel("requests at once")
     axes.set_ylabel("tokens/s, all requests")
-    axes.set_ylim(bottom=0)
+    from_zero(axes)
     plot.tidy(axes)
 
 
@@ -401,7 +416,8 @@ def plot_inference(run, out):
             first["tp"] = 1  # varies
             plot.save(run, out, figure, f"{file_name}{suffix}",
                       inference_title(rows, column, name),
-                      f"{describe(first)}, {step}. Medians; requests take turns. Tokens/s count "
+                      f"{describe(first)}, {step}. {'' if first.get('machine') else 'Medians. '}"
+                      "Requests take turns. Tokens/s count "
                       + ("prompts." if step == "prefill" else "new ones."), handles)
 
 

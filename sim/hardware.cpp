@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 namespace shardmark {
 
@@ -69,6 +71,10 @@ Machine load_machine(const std::string& name_or_path) {
   }
   std::ifstream file{name_or_path, std::ios::binary};
   const std::string text{std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
+  std::error_code error;
+  if (text.empty() && std::filesystem::is_regular_file(name_or_path, error) && file)
+    throw InputError{message("machine file ", name_or_path, " is empty; ",
+                             "sim/README.md shows what belongs into one")};
   if (!file || text.empty())
     throw InputError{message("there is no machine '", name_or_path, "', nor a file that can be ",
                              "read; the machines are ", known)};

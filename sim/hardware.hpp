@@ -79,14 +79,14 @@ struct Machine {
 
 /// Reads a machine file; `where` names it in errors. Throws InputError naming the key and what is
 /// allowed: a key that is unknown, missing or given twice, a wrong unit, a number that is negative,
-/// an absent source, a rate above the peak.
+/// a time or rate no machine has, an absent source, a rate above the peak.
 [[nodiscard]] Machine parse_machine(const std::string& text, const std::string& where);
 /// The text of a machine file; parse_machine gives the same machine back.
 [[nodiscard]] std::string to_json(const Machine& machine);
 
 /// The machines that come with shardmark.
 [[nodiscard]] std::vector<std::string> machine_names();
-/// One of these, or the machine of a file. Throws InputError when it is neither.
+/// One of these, or the machine of a file. Throws InputError when it is neither, or empty.
 [[nodiscard]] Machine load_machine(const std::string& name_or_path);
 
 }  // namespace shardmark

@@ -84,11 +84,23 @@ class Value {
     return value;
   }
 
+  /// A time or a rate within what predictions can add up in nanoseconds.
+  [[nodiscard]] double quantity(const std::string& unit, bool zero_allowed) const {
+    constexpr double longest_us = 1e9;
+    const double value = number(zero_allowed);
+    const double least = unit == "GB/s" ? 1e-9 : unit == "TFLOP/s" ? 1e-12 : 0;  // 1 B/s, 1 FLOP/s
+    if (value < least)
+      refuse(message("is ", json_.dump(), "; it must be at least ", least, ' ', unit));
+    if (unit == "us" && value > longest_us)
+      refuse(message("is ", json_.dump(), "; it must be at most ", longest_us, ' ', unit));
+    return value;
+  }
+
   /// {"value": 3350, "unit": "GB/s", "source": "..."}
   [[nodiscard]] Fact fact(const std::string& unit, bool zero_allowed) const {
     with_keys({"value", "unit", "source"});
     at("unit").one_of({unit});
-    return {at("value").number(zero_allowed), at("source").text()};
+    return {at("value").quantity(unit, zero_allowed), at("source").text()};
   }
 
  private:
@@ -120,11 +132,11 @@ Rates parse_rates(const Value& value) {
   table.dtype = value.at("dtype").one_of(with_any(dtype_names()));
   const bool of_flops = value.at("size_unit").one_of({"FLOP", "B"}) == "FLOP";
   table.of = of_flops ? Rates::Of::flops : Rates::Of::bytes;
-  value.at("rate_unit").one_of({of_flops ? "TFLOP/s" : "GB/s"});
+  const std::string rate_unit = value.at("rate_unit").one_of({of_flops ? "TFLOP/s" : "GB/s"});
   for (const Value& point : value.at("points").elements("pairs [size, rate]")) {
     const std::vector<Value> pair = point.elements("size and rate");
     if (pair.size() != 2) point.refuse("must be a pair [size, rate]");
-    table.points.push_back({pair[0].number(false), pair[1].number(false)});
+    table.points.push_back({pair[0].number(false), pair[1].quantity(rate_unit, false)});
     if (table.points.size() > 1 &&
         table.points.back().size <= std::prev(table.points.end(), 2)->size)
       point.refuse("must have a larger size than the point before");

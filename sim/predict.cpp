@@ -1,17 +1,28 @@
 #include "sim/predict.hpp"
 
+#include "core/error.hpp"
 #include "sim/cost_comm.hpp"
 #include "sim/cost_compute.hpp"
 
 #include <cmath>
 
 namespace shardmark {
+namespace {
+
+constexpr double longest_op_us = 1e11;  ///< a day; 92 thousand of these fit into nanoseconds
+
+}  // namespace
 
 OpCost cost_on(const Machine& machine) {
   return [&machine](int, const OpRecord& record) {
     const bool communicates = kind_of(record.op) == OpKind::communication;
-    return std::llround(1e3 * (communicates ? communication_us(machine, record.op)
-                                            : compute_us(machine, record.op)));
+    const double time_us =
+        communicates ? communication_us(machine, record.op) : compute_us(machine, record.op);
+    if (time_us > longest_op_us)
+      throw InputError{message("machine ", machine.name, ": one ", name_of(record.op), " takes ",
+                               time_us, " us, and at most ", longest_op_us,
+                               " can be added up; check the machine's rates, or make it smaller")};
+    return std::llround(1e3 * time_us);
   };
 }
 

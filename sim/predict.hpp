@@ -20,8 +20,9 @@ struct Prediction {
   [[nodiscard]] double window_us() const { return static_cast<double>(replay.window_ns) / 1e3; }
 };
 
-/// Each op costs what cost_compute and cost_comm say for `machine`, rounded to nanoseconds. The
-/// machine must outlive it.
+/// Each op costs what cost_compute and cost_comm say for `machine`, rounded to nanoseconds; one of
+/// more than a day throws InputError, since a sum of such need not fit. The machine must outlive
+/// it.
 [[nodiscard]] OpCost cost_on(const Machine& machine);
 
 /// Replays one list per rank; rank r is on node r / ranks_per_node.

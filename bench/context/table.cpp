@@ -31,9 +31,8 @@ constexpr const char* conventions =
     "second,\n"
     "#   of the peak: {}.\n"
     "# [...] behind a row: what differs from the defaults and has no column.\n"
-    "# comm: bytes across one rank's link, by formula, by the recorded operations, and as "
-    "counted.\n"
-    "#   kB, MB, GB = 1e3, 1e6, 1e9 bytes.\n";
+    "# comm: bytes across the link of the rank that sends most, by formula, by the recorded\n"
+    "#   operations, and as counted. kB, MB, GB = 1e3, 1e6, 1e9 bytes.\n";
 
 std::string kind_of(const ContextParallel& context) {
   if (!context.is_split()) return "-";
@@ -110,11 +109,12 @@ void Table::add_measured(const Result& result) {
       fmt::format("{:.2f}x", result.speedup_ceiling()), speedup(result), result.mfu_causal_pct(),
       check_of(result), result.verdict + others_of(result.config.layer));
   if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
+  double planned_bytes = 0;
+  for (const RankWork& rank : result.work) planned_bytes = std::max(planned_bytes, rank.bytes_plan);
   if (!result.volume.empty())
     out_ << fmt::format("    comm/{}: {}: {} by formula, {} by operations, {} counted\n",
                         name_of(result.config.phase), count_collectives(result.volume),
-                        format_bytes(result.bytes_analytic),
-                        format_bytes(result.work.empty() ? 0 : result.work.front().bytes_plan),
+                        format_bytes(result.bytes_analytic), format_bytes(planned_bytes),
                         format_bytes(result.bytes_observed));
   if (verbose_)
     for (const VolumeLine& line : result.volume)

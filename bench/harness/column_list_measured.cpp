@@ -9,6 +9,12 @@ using enum Column::Holds;
 using Of = Column::Of;
 using R = const Row&;
 
+/// Numbers that go by collectives say nothing of several stages: the two ends of a message are not
+/// one collective, and almost all of their time is waiting for work.
+std::string of_one_stage(R r, double value) {
+  return r.result.config.layer.parallel.pp.size > 1 ? std::string{} : text(value);
+}
+
 }  // namespace
 
 std::vector<Column> time_columns() {
@@ -50,10 +56,13 @@ std::vector<Column> time_columns() {
        measured, [](R r) { return text(r.result.split.residual_us); }},
       {"transfer_us", "us",
        "sum over collectives of the shortest duration among the members: what moving the bytes "
-       "takes once all are there",
-       communicating, [](R r) { return text(r.result.transfer_us); }},
-      {"wait_us", "us", "comm time of this rank's collectives beyond that: waiting for a late peer",
-       communicating, [](R r) { return text(r.result.wait_us); }},
+       "takes once all are there; empty of several stages (pp_transfer_us)",
+       communicating, [](R r) { return of_one_stage(r, r.result.transfer_us); }},
+      {"wait_us", "us",
+       "comm time of this rank's collectives beyond that: waiting for a late peer; empty of "
+       "several "
+       "stages (pp_wait_us)",
+       communicating, [](R r) { return of_one_stage(r, r.result.wait_us); }},
       {"comp_comm_ratio", "", "comp_us / comm_us", communicating,
        [](R r) { return text(r.result.split.comp_us / r.result.split.comm_us); }},
       {"compute_only_us", "us", "median of the same iteration without its communication",
@@ -65,11 +74,11 @@ std::vector<Column> time_columns() {
 
 std::vector<Column> rate_columns() {
   return {
-      {"bytes_analytic", "bytes", "across one rank's link per iteration, from the formulas",
-       measured, [](R r) { return text(r.result.bytes_analytic); }},
+      {"bytes_analytic", "bytes",
+       "across the link of the rank that sends most, per iteration, from the formulas", measured,
+       [](R r) { return text(r.result.bytes_analytic); }},
       {"bytes_plan", "bytes", "the same, summed over the recorded operations", measured,
-       [](R r) { return text(r.result.work.empty() ? 0.0 : r.result.work.front().bytes_plan); },
-       Of::cp},
+       [](R r) { return text(busiest(r, &RankWork::bytes_plan)); }, Of::cp},
       {"bytes_observed", "bytes", "the same, counted call by call", measured,
        [](R r) { return text(r.result.bytes_observed); }},
       {"busbw_GBps", "GB/s", "bytes_observed / communication_only_us; GB = 1e9 bytes",
@@ -80,7 +89,7 @@ std::vector<Column> rate_columns() {
        measured, [](R r) { return text(r.result.flops_model_causal); }},
       {"flops_model_full", "FLOP", "the same with all s keys per query", measured,
        [](R r) { return text(r.result.flops_model_full); }},
-      {"flops_hw", "FLOP", "executed by one rank, recomputation included", measured,
+      {"flops_hw", "FLOP", "executed by a rank, recomputation included; mean over ranks", measured,
        [](R r) { return text(r.result.flops_observed); }},
       {"flops_useful_max", "FLOP",
        "of the busiest rank: visible pairs and matmuls only, backward attention as twice the "
@@ -123,9 +132,8 @@ std::vector<Column> rate_columns() {
        communicating, [](R r) { return text(r.result.comp_tax_pct()); }},
       {"comm_tax_pct", "%",
        "communication time over that of the communication-only run, minus 1; medians of the "
-       "slowest "
-       "rank",
-       communicating, [](R r) { return text(r.result.comm_tax_pct()); }},
+       "slowest rank; empty of several stages, where it is mostly waiting",
+       communicating, [](R r) { return of_one_stage(r, r.result.comm_tax_pct()); }},
   };
 }
 

@@ -165,8 +165,13 @@ std::vector<Column> detail_columns() {
        measured, [](R r) { return of_ranks(r, &RankWork::activation_bytes); }, Of::pp},
       {"rank_activation_claim_bytes", "bytes",
        "by the schedule: activations of a micro-batch in a stage, summed over those that each rank "
-       "holds at most, joined by '+'",
-       measured, [](R r) { return of_ranks(r, &RankWork::activation_claim_bytes); }, Of::pp},
+       "holds at most, joined by '+'; empty of inference",
+       measured,
+       [](R r) {
+         if (r.result.config.layer.inference) return std::string{};
+         return of_ranks(r, &RankWork::activation_claim_bytes);
+       },
+       Of::pp},
   };
 }
 

@@ -34,6 +34,7 @@ std::string text(std::int64_t value) { return fmt::format("{}", value); }
 std::string text(double value) {
   if (!std::isfinite(value)) return "";
   const bool whole = std::abs(value) < 1e18 && value == std::floor(value);
+  if (value == 0) return "0";  // not "-0"
   return whole ? fmt::format("{:.0f}", value) : fmt::format("{:.6g}", value);
 }
 

@@ -108,4 +108,18 @@ std::set<std::string> finished_rows(const std::string& folder, Tool tool) {
   return keys;
 }
 
+void check_source(const std::string& folder, const RunIdentity& run) {
+  const std::string path = results_path(folder);
+  if (!std::filesystem::exists(path)) return;
+  const std::string mine = run.machine.empty() ? "measured" : "predicted";
+  const std::span<const Column> columns = result_columns(run.tool);
+  const auto source = static_cast<std::size_t>(std::ranges::find(columns, "source", &Column::name) -
+                                               columns.begin());
+  const auto rows = parse_csv(read_file(path));
+  for (std::size_t i = 1; i < rows.size(); ++i)
+    if (rows[i].size() == columns.size() && rows[i][source] != mine)
+      throw InputError{message(path, " has rows that are ", rows[i][source],
+                               ", and these would be ", mine, "; use another --out")};
+}
+
 }  // namespace shardmark::bench

@@ -34,5 +34,8 @@ class KernelsCsv final : public ResultSink {
 /// The keys (see row_key) of the rows in `folder`/results.csv; none when there is no such file.
 /// Throws InputError when its columns are not those of this version of the program.
 [[nodiscard]] std::set<std::string> finished_rows(const std::string& folder, Tool tool = Tool::tp);
+/// Throws InputError when `folder`/results.csv, whose columns are those of this version, has
+/// measured rows and `run` predicts, or the reverse.
+void check_source(const std::string& folder, const RunIdentity& run);
 
 }  // namespace shardmark::bench

@@ -40,6 +40,15 @@ void apply_plans(std::vector<Recording>& ranks, const PlanChoice& plans) {
   }
 }
 
+/// "12.300 GFLOP", from a thousand on in the next larger unit.
+std::string format_flops(double flops) {
+  constexpr std::string_view units = "GTPE";
+  double value = flops / 1e9;
+  std::size_t unit = 0;
+  for (; value >= 1e3 && unit + 1 < units.size(); ++unit) value /= 1e3;
+  return fmt::format("{:.3f} {}FLOP", value, units[unit]);
+}
+
 /// "matmul 24 (12.3 GFLOP), ..." in order of first appearance.
 void print_counts(std::ostream& out, const std::vector<OpRecord>& ops) {
   struct Count {
@@ -54,12 +63,12 @@ void print_counts(std::ostream& out, const std::vector<OpRecord>& ops) {
     if (found == counts.end()) found = counts.insert(counts.end(), Count{name});
     ++found->count;
     found->flops += flops_of(record.op);
-    found->bytes_wire += bytes_wire_of(record.op);
+    found->bytes_wire += bytes_sent_of(record.op);
   }
   out << fmt::format("  operations of rank 0: {}\n", ops.size());
   for (const Count& count : counts) {
     out << fmt::format("    {:<24} {:>6}", count.name, count.count);
-    if (count.flops > 0) out << fmt::format("  {:>10.3f} GFLOP", count.flops / 1e9);
+    if (count.flops > 0) out << fmt::format("  {:>16}", format_flops(count.flops));
     if (count.bytes_wire > 0)
       out << fmt::format("  {:>12} across the link", format_bytes(count.bytes_wire));
     out << '\n';
@@ -118,8 +127,9 @@ void print_communication(std::ostream& out, const Case& config, const Recording&
     return;
   }
   const std::string by = counted_by(options.runner.plans);
-  out << fmt::format("  communication of rank 0: {}: {} by formula{}, {} by operations{}\n",
-                     count_collectives(volume), format_bytes(total_bytes(volume)),
+  const std::string counts = count_collectives(volume);
+  out << fmt::format("  communication of rank 0: {}{}{} by formula{}, {} by operations{}\n", counts,
+                     counts.empty() ? "" : ": ", format_bytes(total_bytes(volume)),
                      by.empty() ? "" : " (the ring's)", format_bytes(rank.bytes_wire), by);
   constexpr std::size_t few = 16;
   if (!options.verbose && volume.size() > few) return;
@@ -170,10 +180,9 @@ std::size_t print_case(std::ostream& out, const Options& options, const Case& co
   std::vector<Recording> ranks = record_ranks(config, options.runner.threads_per_rank);
   apply_plans(ranks, options.runner.plans);
   const ModelFlops flops = model_flops(config.layer, config.phase);
-  out << fmt::format(
-      "  model FLOPs over all ranks: {:.3f} GFLOP causal, {:.3f} GFLOP full; executed by rank 0: "
-      "{:.3f} GFLOP\n",
-      flops.causal / 1e9, flops.full / 1e9, ranks.front().flops / 1e9);
+  out << fmt::format("  model FLOPs over all ranks: {} causal, {} full; executed by rank 0: {}\n",
+                     format_flops(flops.causal), format_flops(flops.full),
+                     format_flops(ranks.front().flops));
   print_counts(out, ranks.front().ops);
   print_communication(out, config, ranks.front(), options);
   print_memory(out, ranks);

@@ -229,6 +229,8 @@ class Runner::Measurement {
     constexpr double shortest_sample_us = 100;
     const Clock::time_point begin = Clock::now();
     const int most = std::max(1, 10 * options_.warmup);  // one in any case: it sizes the samples
+    const auto predicted_bytes = static_cast<double>(result().mem_predicted_bytes);
+    result().mem_predicted_bytes = static_cast<std::int64_t>(maximum(predicted_bytes));
     double latest_us = count_work();
     int count = 1;
     while (count < most && elapsed_s(begin) < options_.max_time_s) {
@@ -274,10 +276,11 @@ class Runner::Measurement {
     const double planned = active_ ? session_->bytes_planned() : 0;
     const double time_us = take_sample(1);
     if (!active_) return time_us;
-    result().bytes_observed = transport_.bytes_started() - bytes;
-    bytes_planned_ = session_->bytes_planned() - planned;
-    result().flops_observed = session_->flops_executed() - flops;
-    work_.flops_done = result().flops_observed;
+    bytes_.counted = transport_.bytes_started() - bytes;
+    bytes_.expected = options_.plans.algorithms.empty()
+                          ? total_bytes(communication_volume(layer_, config_.phase))
+                          : session_->bytes_planned() - planned;
+    work_.flops_done = session_->flops_executed() - flops;
     return time_us;
   }
 
@@ -371,6 +374,7 @@ class Runner::Measurement {
     result().splits = std::move(all);
     result().work = exchange_all(transport_, work_, waiting_);
     result().work.resize(static_cast<std::size_t>(num_active_));
+    result().flops_observed = mean_flops_done(result().work);
     const std::string packed = active_ ? pack(make_trace(transport_.rank(), iteration)) : "";
     for (const std::string& bytes : transport_.gather(packed, waiting_))
       if (!bytes.empty() && transport_.rank() == 0) outcome_.traces.push_back(unpack(bytes));
@@ -388,21 +392,30 @@ class Runner::Measurement {
     const ModelFlops flops = model_flops(config_.layer, config_.phase);
     result().flops_model_causal = flops.causal;
     result().flops_model_full = flops.full;
-    LayerConfig first = config_.layer;
-    first.parallel = first.parallel.at(0, 0);
-    result().volume = communication_volume(first, config_.phase);
+    const std::vector<Bytes> bytes = exchange_all(transport_, bytes_, waiting_);
+    const auto busiest = std::ranges::max_element(bytes, {}, &Bytes::counted);
+    LayerConfig layer = config_.layer;
+    layer.parallel = layer.parallel.at(
+        0, static_cast<int>(busiest - bytes.begin()) % layer.parallel.num_ranks());
+    result().bytes_observed = busiest->counted;
+    result().volume = communication_volume(layer, config_.phase);
     result().bytes_analytic = total_bytes(result().volume);
     const Verdict verdict = judge(result(), options_.thresholds, machine_);
     result().verdict = verdict.name;
     result().verdict_reason = verdict.reason;
-    judge_accounts();
+    judge_accounts(bytes);
     session_.reset();
   }
 
-  /// Numbers that must agree: the parts of the window with the whole, and the bytes counted with
-  /// the formula, or with what the plans of other algorithms send. A row in which they do not is
-  /// worth nothing.
-  void judge_accounts() {
+  /// Bytes across a rank's link in one iteration: as counted, and by the formula or by the plans of
+  /// other algorithms.
+  struct Bytes {
+    double counted{0}, expected{0};
+  };
+
+  /// Numbers that must agree on every rank: the parts of the window with the whole, and the bytes
+  /// counted with those expected. A row in which they do not is worth nothing.
+  void judge_accounts(const std::vector<Bytes>& bytes) {
     constexpr double residual_limit = 0.001;
     const auto fail = [&](const std::string& reason) {
       if (result().status != Status::ok) return;
@@ -417,10 +430,10 @@ class Runner::Measurement {
     }
     judge_pipeline(fail);
     const bool plans = !options_.plans.algorithms.empty();
-    const double expected = plans ? bytes_planned_ : result().bytes_analytic;
-    if (std::abs(result().bytes_observed - expected) > 0.5)
-      fail(message("rank 0 communicated ", result().bytes_observed, " bytes, ",
-                   plans ? "its plans say " : "the formula says ", expected));
+    for (std::size_t rank = 0; rank < bytes.size(); ++rank)
+      if (const auto [counted, expected] = bytes[rank]; std::abs(counted - expected) > 0.5)
+        fail(message("rank ", rank, " communicated ", counted, " bytes, ",
+                     plans ? "its plans say " : "the formula says ", expected));
   }
 
   template <class Fail>
@@ -442,8 +455,8 @@ class Runner::Measurement {
   Transport::Waiting waiting_;
   std::unique_ptr<Session> session_;
   VerdictInputs machine_;
-  RankWork work_;            ///< of this rank
-  double bytes_planned_{0};  ///< of one iteration
+  RankWork work_;  ///< of this rank
+  Bytes bytes_;    ///< of this rank
   Outcome outcome_;
 };
 

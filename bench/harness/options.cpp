@@ -37,6 +37,8 @@ void check_prediction(const Options& options) {
                                     {options.transport.has_value(), "--transport"},
                                     {runner.replicate, "--fill replicate"},
                                     {!runner.fault.empty(), "--inject-fault"},
+                                    {runner.check == CheckMode::full, "--check full"},
+                                    {runner.threads_per_rank > 1, "--threads-per-rank"},
                                     {runner.check_nan, "--check-nan"}})
     if (given)
       throw InputError{
@@ -72,6 +74,10 @@ void check_contradictions(const Options& options) {
     throw InputError{"--resume needs the folder to go on with; add --out DIR"};
   if (!options.dump.empty() && !options.out.empty())
     throw InputError{"--dump times nothing that --out could keep; leave out one of them"};
+  if (options.dry_run && !options.out.empty())
+    throw InputError{
+        "--dry-run makes no rows that --out could keep, what it says is on standard output; leave "
+        "out one of them"};
   if (options.dry_run && !options.dump.empty())
     throw InputError{"--dry-run computes nothing that --dump could write; leave out one of them"};
   for (const auto& [axis, algorithm] : options.runner.plans.algorithms)

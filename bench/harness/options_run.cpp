@@ -140,7 +140,9 @@ void add_measurement_options(CommandLine& line, Options& options) {
                                                 {"full", CheckMode::full}}));
   line.add("--warmup", {"N", "least untimed iterations per row", message(runner.warmup), "5"},
            set_count(runner.warmup, 0));
-  line.add("--min-samples", {"N", "least timed samples per row", message(runner.min_samples), "30"},
+  line.add("--min-samples",
+           {"N", "least timed samples per row; once they took 3 times --max-time, 3 are enough",
+            message(runner.min_samples), "30"},
            set_count(runner.min_samples, 1));
   line.add("--max-time", {"S", "seconds of sampling per row", message(runner.max_time_s), "0.5"},
            set_number(runner.max_time_s, 0));

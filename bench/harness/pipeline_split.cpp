@@ -51,7 +51,7 @@ class Intervals {
   struct Lengths {
     std::array<std::int64_t, num_parts> first_ns{};  ///< where it is the first that holds
     std::int64_t transfer_ns{0};                     ///< where it holds at all
-    double operator[](Part part) const { return to_us(first_ns[static_cast<std::size_t>(part)]); }
+    std::int64_t operator[](Part part) const { return first_ns[static_cast<std::size_t>(part)]; }
   };
   [[nodiscard]] Lengths lengths() {
     std::ranges::sort(changes_, {}, &Change::at_ns);
@@ -123,12 +123,15 @@ struct Arrivals {
   std::int64_t sender_ns{0}, receiver_ns{0};
 };
 
-/// One rank's part of PipelineAnalysis::split.
+/// One rank's part of PipelineAnalysis::split. Differences are of nanoseconds, so that what is zero
+/// is exactly zero.
 PipelineSplit split_rank(const std::vector<OpRecord>& list,
                          const std::vector<std::optional<Action>>& actions,
                          const std::vector<Arrivals>& arrivals, const RankIteration& rank,
                          const Span& window) {
-  PipelineSplit split{.window_us = to_us(window.end_ns - window.start_ns)};
+  const std::int64_t window_ns = window.end_ns - window.start_ns;
+  PipelineSplit split{.window_us = to_us(window_ns)};
+  std::int64_t compute_ns = 0;
   Intervals intervals;
   std::map<Action, OpSpan> spans;  // of the actions
   Span used{window.end_ns, window.start_ns};
@@ -146,26 +149,33 @@ PipelineSplit split_rank(const std::vector<OpRecord>& list,
     const bool computes = record.kind == OpKind::compute;
     intervals.add(computes ? Part::compute : Part::collective, record.start_ns, record.end_ns);
     const std::optional<Action>& action = actions[record.op_seq];
-    if (computes) time_of(split, action) += to_us(record.end_ns - record.start_ns);
+    if (computes) {
+      time_of(split, action) += to_us(record.end_ns - record.start_ns);
+      compute_ns += record.end_ns - record.start_ns;
+    }
     if (action) spans[*action].include(record);
   }
   for (const auto& [action, span] : spans) intervals.add(Part::gap, span.start_ns, span.end_ns);
   const Intervals::Lengths lengths = intervals.lengths();
-  split.collective_us = lengths[Part::collective];
+  const std::int64_t idle_ns =
+      rank.idle_ns + (rank.begin_ns - window.start_ns) + (window.end_ns - rank.end_ns);
+  const std::int64_t start_ns = used.start_ns - window.start_ns;
+  const std::int64_t drain_ns = window.end_ns - used.end_ns;
+  const std::int64_t bubble_ns =
+      window_ns - compute_ns - lengths[Part::collective] - lengths[Part::transfer];
+  const std::int64_t waiting_ns = lengths[Part::wait] + lengths[Part::blocked];
+  split.collective_us = to_us(lengths[Part::collective]);
   split.transfer_us = to_us(lengths.transfer_ns);
-  split.exposed_transfer_us = lengths[Part::transfer];
-  split.gap_us = lengths[Part::gap];
-  split.wait_us = lengths[Part::wait];
-  split.blocked_us = lengths[Part::blocked];
-  split.idle_us =
-      to_us(rank.idle_ns + (rank.begin_ns - window.start_ns) + (window.end_ns - rank.end_ns));
-  split.start_us = to_us(used.start_ns - window.start_ns);
-  split.drain_us = to_us(window.end_ns - used.end_ns);
-  split.bubble_us =
-      split.window_us - split.compute_us() - split.collective_us - split.exposed_transfer_us;
-  const double waiting_us = split.wait_us + split.blocked_us;
-  split.residual_us = split.bubble_us - waiting_us - split.gap_us - split.idle_us;
-  split.unexplained_us = split.bubble_us - waiting_us - split.start_us - split.drain_us;
+  split.exposed_transfer_us = to_us(lengths[Part::transfer]);
+  split.gap_us = to_us(lengths[Part::gap]);
+  split.wait_us = to_us(lengths[Part::wait]);
+  split.blocked_us = to_us(lengths[Part::blocked]);
+  split.idle_us = to_us(idle_ns);
+  split.start_us = to_us(start_ns);
+  split.drain_us = to_us(drain_ns);
+  split.bubble_us = to_us(bubble_ns);
+  split.residual_us = to_us(bubble_ns - waiting_ns - lengths[Part::gap] - idle_ns);
+  split.unexplained_us = to_us(bubble_ns - waiting_ns - start_ns - drain_ns);
   return split;
 }
 

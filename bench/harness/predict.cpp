@@ -84,15 +84,16 @@ void fill_work(const Case& config, const Programs& programs, Result& result) {
         std::max(result.mem_peak_bytes, recording.tensor_bytes + recording.workspace_bytes);
   for (std::size_t rank = 0; rank < programs.folding.num_ranks(); ++rank)
     result.work.push_back(programs.work[programs.class_of(rank)]);
-  const Recording& first = programs.recordings.front();
-  result.mem_predicted_bytes = first.tensor_bytes + first.workspace_bytes;
-  result.bytes_observed = first.bytes_wire;
-  result.flops_observed = first.flops;
+  result.mem_predicted_bytes = result.mem_peak_bytes;
+  result.flops_observed = mean_flops_done(result.work);
   const ModelFlops flops = model_flops(config.layer, config.phase);
   result.flops_model_causal = flops.causal;
   result.flops_model_full = flops.full;
   LayerConfig layer = config.layer;
-  layer.parallel = layer.parallel.at(0, 0);
+  const auto busiest = std::ranges::max_element(programs.work, {}, &RankWork::bytes_plan);
+  const auto place = static_cast<std::size_t>(busiest - programs.work.begin());
+  layer.parallel = layer.parallel.at(0, programs.folding.representatives[place]);
+  result.bytes_observed = busiest->bytes_plan;
   result.volume = communication_volume(layer, config.phase);
   result.bytes_analytic = total_bytes(result.volume);
 }

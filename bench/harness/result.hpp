@@ -80,31 +80,32 @@ struct Result {
   bool replicated{false};  ///< --fill replicate filled the other ranks
   TimeSummary time;        ///< unprofiled
   int warmup{0}, inner_iterations{1};
-  TimeSplit split;                    ///< of the rank with the largest window share of exposed comm
-  std::vector<TimeSplit> splits;      ///< per rank of the case
-  std::vector<RankWork> work;         ///< per rank of the case
-  double exchange_us{0};              ///< that rank's communications on the cp lane
-  double transfer_us{0}, wait_us{0};  ///< of that rank's collectives, see Waiting in trace.hpp
-  double profiled_us{0};              ///< median of the profiled iterations
-  double interleaved_us{0};           ///< median of the plain iterations between them
+  TimeSplit split;                ///< of the rank with the largest window share of exposed comm
+  std::vector<TimeSplit> splits;  ///< per rank of the case
+  std::vector<RankWork> work;     ///< per rank of the case
+  double exchange_us{0};          ///< that rank's communications on the cp lane
+  /// Of that rank's collectives, see Waiting in trace.hpp; mean nothing where there are stages.
+  double transfer_us{0}, wait_us{0};
+  double profiled_us{0};     ///< median of the profiled iterations
+  double interleaved_us{0};  ///< median of the plain iterations between them
   double compute_only_us{0}, communication_only_us{0};  ///< medians of the baselines, 0 = not run
   double comp_alone_us{0};  ///< kernel time of the compute-only baseline
   double comm_alone_us{0};
   /// Kernel time with both running, like the two above: the median per rank, the largest of ranks.
   double comp_together_us{0}, comm_together_us{0};
-  double bytes_analytic{0}, bytes_observed{0};
+  double bytes_analytic{0}, bytes_observed{0};        ///< of the rank that sends most
   double flops_model_causal{0}, flops_model_full{0};  ///< over all ranks of one replica
-  double flops_observed{0};                           ///< executed by one rank (the first)
+  double flops_observed{0};                           ///< executed by a rank, mean over ranks
   std::optional<PipelineTimes> pipeline;              ///< of a pipeline that was profiled
   std::optional<InferenceTimes> inference;            ///< of inference that was profiled
   Peak peak;
   CheckResult check;
   CheckMode check_mode{CheckMode::reduced};
-  std::int64_t mem_peak_bytes{0}, mem_predicted_bytes{0};
+  std::int64_t mem_peak_bytes{0}, mem_predicted_bytes{0};  ///< of the rank with the most
   bool oversubscribed{false};
   std::string verdict, verdict_reason;
   std::vector<KernelSummary> kernels;
-  std::vector<VolumeLine> volume;
+  std::vector<VolumeLine> volume;  ///< the lines of bytes_analytic
 
   // Derived rates; formulas in results/README.md.
   [[nodiscard]] int tp() const { return config.layer.parallel.tp.size; }

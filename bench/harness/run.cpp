@@ -73,7 +73,10 @@ void settle(Sweep& sweep, const Options& options, const RunIdentity& identity,
           cases, options.runner, transport.endpoints(),
           static_cast<std::int64_t>(usable_memory * static_cast<double>(memory_total_bytes())));
     std::set<std::string> finished;
-    if (options.resume) finished = finished_rows(options.out, options.tool);
+    if (options.resume) {
+      finished = finished_rows(options.out, options.tool);
+      check_source(options.out, identity);
+    }
     std::size_t num_done = 0;
     for (const Case& config : cases) {
       const bool done = is_finished(config, finished, identity, options.runner,

@@ -90,7 +90,7 @@ void check_heads(const ShapeChoice& choice, const ModelShape& shape) {
     const std::int64_t below = hidden / default_head_dim * default_head_dim;
     throw InputError{message("hidden ", hidden, " is not a multiple of ", default_head_dim,
                              ", the default head width; try hidden ",
-                             std::max(below, default_head_dim), " or ", below + default_head_dim,
+                             below > 0 ? message(below, " or ") : "", below + default_head_dim,
                              ", or give --heads")};
   }
   if (hidden % heads == 0) return;
@@ -99,7 +99,7 @@ void check_heads(const ShapeChoice& choice, const ModelShape& shape) {
   std::int64_t higher = std::min(heads, hidden);
   while (hidden % higher != 0) ++higher;
   throw InputError{message("hidden ", hidden, " is not divisible by heads ", heads, "; try heads ",
-                           lower, " or ", higher)};
+                           lower, higher > lower ? message(" or ", higher) : "")};
 }
 
 std::int64_t unpadded_vocab(const Options& options, const ShapeChoice& choice) {

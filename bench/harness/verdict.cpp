@@ -5,64 +5,128 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <optional>
+#include <vector>
 
 namespace shardmark::bench {
 namespace {
 
-std::string_view remedy(const Result& result, const VerdictThresholds& limits) {
-  if (result.oversubscribed)
-    return "there are more ranks than cores, so they take turns; start fewer";
-  if (result.pipeline) return "try --balance measured, or --split with fewer blocks for it";
-  if (result.config.layer.inference && result.config.layer.parallel.pp.size > 1)
-    return "try --split with fewer blocks for it";
-  if (result.balance() > limits.imbalance_ratio)
-    return "the masks give it more to do; try --order zigzag or striped";
-  return "look for other load on its core, or pin the ranks";
+/// A rule that holds, and what it costs: 100 x the time that went to it over the window.
+struct Finding {
+  Verdict verdict;
+  double cost_pct{0};
+};
+
+/// Of every rank; a pipeline's are medians over iterations, others' of the one that stands for all.
+std::vector<double> compute_times_us(const Result& result) {
+  std::vector<double> times_us;
+  if (result.pipeline)
+    for (const PipelineSplit& rank : result.pipeline->ranks) times_us.push_back(rank.compute_us());
+  else
+    for (const TimeSplit& rank : result.splits) times_us.push_back(rank.comp_us);
+  return times_us;
 }
 
-std::optional<Verdict> imbalanced(const Result& result, const VerdictThresholds& limits) {
-  if (result.splits.size() < 2) return std::nullopt;
-  const auto [fastest, slowest] =
-      std::ranges::minmax_element(result.splits, {}, &TimeSplit::comp_us);
-  if (fastest->comp_us <= 0 || slowest->comp_us / fastest->comp_us <= limits.imbalance_ratio)
-    return std::nullopt;
-  return Verdict{
-      "imbalanced",
-      fmt::format("rank {} computes {:.2f}x as long as rank {} ({:.2f} against {:.2f} ms); "
-                  "{}",
-                  slowest - result.splits.begin(), slowest->comp_us / fastest->comp_us,
-                  fastest - result.splits.begin(), slowest->comp_us / 1e3, fastest->comp_us / 1e3,
-                  remedy(result, limits))};
+double window_us(const Result& result) {
+  const double us =
+      result.pipeline ? result.pipeline->measured.mean.window_us : result.split.window_us;
+  return std::max(us, 1e-9);
+}
+
+/// What the window would lose if the compute times became equal, in percent.
+double imbalance_pct(const Result& result) {
+  const std::vector<double> times_us = compute_times_us(result);
+  if (times_us.size() < 2) return 0;
+  const double mean_us =
+      std::accumulate(times_us.begin(), times_us.end(), 0.0) / static_cast<double>(times_us.size());
+  return 100 * (std::ranges::max(times_us) - mean_us) / window_us(result);
+}
+
+/// Of a rank at `place` in its pipeline that computes longer than those of other stages. Begins
+/// with "; ".
+std::string stage_remedy(const Result& result, std::size_t place) {
+  const LayerConfig& layer = result.config.layer;
+  std::vector<int> stages{static_cast<int>(place)};
+  if (layer.is_pipeline()) stages = layer.pipeline.schedule->stages_of(static_cast<int>(place));
+  std::int64_t blocks = 0;
+  for (const int stage : stages)
+    blocks += layer.pipeline.blocks.at(static_cast<std::size_t>(stage));
+  if (blocks <= static_cast<std::int64_t>(stages.size()))
+    return fmt::format("; it has {} block{}, and a stage needs one; try a smaller --pp", blocks,
+                       blocks == 1 ? "" : "s");
+  if (result.config.balance == "measured") return "; --balance measured chose its blocks";
+  const bool can_measure = result.time.samples > 0 && !layer.inference;
+  return result.config.balance == "count" && can_measure
+             ? "; try --balance measured, or --split with fewer blocks for it"
+             : "; try --split with fewer blocks for it";
+}
+
+/// What can be done about it, beginning with "; ", or nothing. A prediction has no samples.
+std::string remedy(const Result& result, const VerdictThresholds& limits, std::size_t slowest,
+                   std::size_t fastest) {
+  if (result.oversubscribed)
+    return "; there are more ranks than cores, so they take turns; start fewer";
+  const Parallel& parallel = result.config.layer.parallel;
+  if (parallel.pp.size > 1) {
+    const std::size_t place = pipeline_place(parallel, slowest);
+    if (place != pipeline_place(parallel, fastest)) return stage_remedy(result, place);
+  } else if (result.balance() > limits.imbalance_ratio) {
+    return parallel.context.order == TokenOrder::contiguous
+               ? "; the masks give it more to do; try --order zigzag or striped"
+               : "; the masks give it more to do";
+  }
+  return result.time.samples > 0 ? "; look for other load on its core, or pin the ranks" : "";
+}
+
+std::optional<Finding> imbalanced(const Result& result, const VerdictThresholds& limits) {
+  const std::vector<double> times_us = compute_times_us(result);
+  if (times_us.size() < 2) return std::nullopt;
+  const auto [fastest, slowest] = std::ranges::minmax_element(times_us);
+  if (*fastest <= 0 || *slowest / *fastest <= limits.imbalance_ratio) return std::nullopt;
+  const auto slow_rank = static_cast<std::size_t>(slowest - times_us.begin());
+  const auto fast_rank = static_cast<std::size_t>(fastest - times_us.begin());
+  const double cost_pct = imbalance_pct(result);
+  return Finding{
+      {"imbalanced",
+       fmt::format("rank {} computes {:.2f}x as long as rank {} ({:.2f} against {:.2f} ms); with "
+                   "equal times the window would be about {:.1f} % shorter{}",
+                   slow_rank, *slowest / *fastest, fast_rank, *slowest / 1e3, *fastest / 1e3,
+                   cost_pct, remedy(result, limits, slow_rank, fast_rank))},
+      cost_pct};
 }
 
 /// Of inference over several stages: the bubble is whatever is no work of a stage.
-std::optional<Verdict> stages_wait(const Result& result, const VerdictThresholds& limits) {
+std::optional<Finding> stages_wait(const Result& result, const VerdictThresholds& limits) {
   const LayerConfig& layer = result.config.layer;
   const double idle_pct = result.inference ? 100 * (1 - result.inference->on_stage) : 0;
   if (layer.parallel.pp.size == 1 || idle_pct <= limits.bubble_pct) return std::nullopt;
   const int requests = layer.inference->requests, stages = layer.parallel.pp.size;
-  return Verdict{"bubble_bound",
-                 fmt::format("stages have nothing to do for {:.1f} % of the window (limit {:g} %): "
-                             "{} request{} for {} stages; try --microbatches {}, or tp instead of "
-                             "pp",
-                             idle_pct, limits.bubble_pct, requests, requests == 1 ? "" : "s",
-                             stages, std::max(2 * requests, stages))};
+  return Finding{
+      {"bubble_bound", fmt::format("stages have nothing to do for {:.1f} % of the window (limit "
+                                   "{:g} %): {} request{} for {} stages; try --microbatches {}, or "
+                                   "tp instead of pp",
+                                   idle_pct, limits.bubble_pct, requests, requests == 1 ? "" : "s",
+                                   stages, std::max(2 * requests, stages))},
+      idle_pct - imbalance_pct(result)};
 }
 
-std::optional<Verdict> bubble_bound(const Result& result, const VerdictThresholds& limits) {
+/// Its cost is what equal compute times would leave of it.
+std::optional<Finding> bubble_bound(const Result& result, const VerdictThresholds& limits) {
   if (result.config.layer.inference) return stages_wait(result, limits);
   if (!result.pipeline) return std::nullopt;
   const Bubble& bubble = result.pipeline->measured;
   if (100 * bubble.of_total <= limits.bubble_pct) return std::nullopt;
-  return Verdict{
-      "bubble_bound",
-      fmt::format("the bubble is {:.1f} % of the window (limit {:g} %; {:.1f} % by theory with the "
-                  "same op times); try --microbatches {} (about {:.1f} %), or a schedule with a "
-                  "smaller bubble",
-                  100 * bubble.of_total, limits.bubble_pct,
-                  100 * result.pipeline->replayed.of_total, 2 * result.config.layer.pipeline.micro,
-                  100 * bubble.of_total / (2 - bubble.of_total))};
+  return Finding{
+      {"bubble_bound",
+       fmt::format("the bubble is {:.1f} % of the window (limit {:g} %; {:.1f} % by theory with "
+                   "the same op times); try --microbatches {} (about {:.1f} %), or a schedule with "
+                   "a smaller bubble",
+                   100 * bubble.of_total, limits.bubble_pct,
+                   100 * result.pipeline->replayed.of_total, 2 * result.config.layer.pipeline.micro,
+                   100 * bubble.of_total / (2 - bubble.of_total))},
+      100 * bubble.of_total - imbalance_pct(result)};
 }
 
 /// In percent of the window. Of a pipeline only what is no waiting: that is its bubble.
@@ -71,14 +135,47 @@ double exposed_pct(const Result& result) {
     return 100 * result.inference->in_collectives;
   if (!result.pipeline) return result.exposed_comm_pct();
   const PipelineSplit& mean = result.pipeline->measured.mean;
-  return 100 * (mean.collective_us + mean.exposed_transfer_us) / std::max(mean.window_us, 1e-9);
+  return 100 * (mean.collective_us + mean.exposed_transfer_us) / window_us(result);
+}
+/// What that is: other words than the column's, which has the waiting of a pipeline in it.
+std::string_view exposed_name(const Result& result) {
+  if (result.inference && result.config.layer.parallel.pp.size > 1)
+    return "communication of tp that hides behind no kernel";
+  return result.pipeline ? "communication that hides behind no kernel, without waiting for other "
+                           "stages,"
+                         : "exposed communication";
+}
+
+/// The lane of collectives that took longest on all ranks together; "" where there are none.
+std::string busiest_lane(const Result& result) {
+  std::map<std::string, double> times_us;
+  for (const KernelSummary& kernel : result.kernels)
+    if (kernel.kind == "communication" && !kernel.lane.starts_with("pp"))
+      times_us[kernel.lane] += kernel.total_us;
+  const auto longest =
+      std::ranges::max_element(times_us, {}, &std::map<std::string, double>::value_type::second);
+  return longest == times_us.end() ? "" : longest->first;
+}
+
+std::string pipeline_advice(const Result& result) {
+  const PipelineSplit& mean = result.pipeline->measured.mean;
+  if (mean.exposed_transfer_us >= mean.collective_us)
+    return result.config.layer.pipeline.chunks > 1
+               ? "try a larger hidden size, or a schedule with fewer --chunks"
+               : "try a larger hidden size";
+  const std::string lane = busiest_lane(result);
+  if (lane == "dp")
+    return "most is of dp: try more --microbatches: gradients are summed once for "
+           "all";
+  if (lane == "tp")
+    return fmt::format("most is of tp: try --tp {} with more --pp, or a larger hidden size",
+                       std::max(1, result.config.layer.parallel.tp.size / 2));
+  return "try a larger hidden size";
 }
 
 std::string advice(const Result& result) {
   const Parallel& parallel = result.config.layer.parallel;
-  if (result.pipeline)
-    return parallel.dp.size > 1 ? "try more --microbatches: gradients are summed once for all"
-                                : "try a larger hidden size, or a schedule with fewer --chunks";
+  if (result.pipeline) return pipeline_advice(result);
   if (result.config.layer.inference)
     return "try pp instead of tp, a larger --batch or a larger hidden size";
   if (!parallel.overlap) return "try --overlap on";
@@ -88,12 +185,21 @@ std::string advice(const Result& result) {
                      std::max(1, parallel.tp.size / 2));
 }
 
-std::optional<Verdict> communication_bound(const Result& result, const VerdictThresholds& limits) {
+/// Its cost leaves out what the rank with the most of it waits for the one that computes longest.
+std::optional<Finding> communication_bound(const Result& result, const VerdictThresholds& limits) {
   const double share = exposed_pct(result);
   if (share <= limits.communication_pct) return std::nullopt;
-  return Verdict{"communication_bound",
-                 fmt::format("exposed communication is {:.1f} % of the window (limit {:g} %); {}",
-                             share, limits.communication_pct, advice(result))};
+  double waits_pct = 0;
+  if (result.config.layer.parallel.pp.size == 1 && !result.pipeline && !result.splits.empty())
+    waits_pct =
+        100 *
+        (std::ranges::max(result.splits, {}, &TimeSplit::comp_us).comp_us - result.split.comp_us) /
+        window_us(result);
+  return Finding{
+      {"communication_bound",
+       fmt::format("{} is {:.1f} % of the window (limit {:g} %); {}", exposed_name(result), share,
+                   limits.communication_pct, advice(result))},
+      share - waits_pct};
 }
 
 /// Counts only where communication matters at all: below a tenth of the window a latency-bound call
@@ -142,14 +248,19 @@ std::optional<Verdict> memory_bound(const Result& result, const VerdictThreshold
 
 Verdict judge(const Result& result, const VerdictThresholds& thresholds,
               const VerdictInputs& inputs) {
-  if (auto verdict = imbalanced(result, thresholds)) return *verdict;
-  if (auto verdict = bubble_bound(result, thresholds)) return *verdict;
-  if (auto verdict = communication_bound(result, thresholds)) return *verdict;
+  std::optional<Finding> costliest;
+  for (const std::optional<Finding>& finding :
+       {imbalanced(result, thresholds), bubble_bound(result, thresholds),
+        communication_bound(result, thresholds)})
+    if (finding && (!costliest || finding->cost_pct > costliest->cost_pct)) costliest = finding;
+  if (costliest) return costliest->verdict;
   if (auto verdict = latency_bound(result, inputs)) return *verdict;
   if (auto verdict = memory_bound(result, thresholds, inputs)) return *verdict;
-  std::string reason = fmt::format(
-      "compute is {:.1f} % of the window, exposed communication {:.1f} %",
-      100 * result.split.comp_us / std::max(result.split.window_us, 1e-9), exposed_pct(result));
+  const double compute_us =
+      result.pipeline ? result.pipeline->measured.mean.compute_us() : result.split.comp_us;
+  std::string reason =
+      fmt::format("compute is {:.1f} % of the window, {} {:.1f} %",
+                  100 * compute_us / window_us(result), exposed_name(result), exposed_pct(result));
   if (exposed_pct(result) > thresholds.communication_warn_pct)
     reason += fmt::format(" (above the warning level of {:g} %); {}",
                           thresholds.communication_warn_pct, advice(result));

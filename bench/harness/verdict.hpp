@@ -25,9 +25,11 @@ struct VerdictInputs {
   double latency_us{0};           ///< measured time of a 64-byte all-reduce; 0 = unknown
   double copy_bandwidth_GBps{0};  ///< measured; 0 = unknown
 };
-/// Rules in order, first match wins: imbalanced, bubble_bound, communication_bound, latency_bound
-/// (the latency is more than half of a mean communication, and exposed communication at least 10 %
-/// of the window: below that it limits nothing), memory_bound, compute_bound.
+/// Of imbalanced, bubble_bound and communication_bound the one that costs the most time, each only
+/// above its limit. Imbalance costs what the window would lose if all ranks computed for as long as
+/// they do on average, the other two what they would be then. Else, in order: latency_bound (the
+/// latency is more than half of a mean communication, and exposed communication at least 10 % of
+/// the window: below that it limits nothing), memory_bound, compute_bound.
 [[nodiscard]] Verdict judge(const Result& result, const VerdictThresholds& thresholds,
                             const VerdictInputs& inputs);
 

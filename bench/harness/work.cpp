@@ -53,4 +53,10 @@ RankWork work_of(const Recording& recording, const LayerConfig& config) {
   return work;
 }
 
+double mean_flops_done(std::span<const RankWork> ranks) {
+  double sum = 0;
+  for (const RankWork& rank : ranks) sum += rank.flops_done;
+  return ranks.empty() ? 0 : sum / static_cast<double>(ranks.size());
+}
+
 }  // namespace shardmark::bench

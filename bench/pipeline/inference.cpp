@@ -24,7 +24,9 @@ constexpr const char* numbers_format =
 constexpr const char* conventions =
     "# req: requests at once, of batch sequences each; they take turns. prefill runs their prompts "
     "of\n"
-    "#   seq tokens, decode some tokens of each, one after another, behind seq cached ones.\n"
+    "#   seq tokens, decode --tokens of each, one after another. The cache does not grow: every "
+    "step sees\n"
+    "#   seq cached tokens and its own.\n"
     "# p50: median time of one iteration on the slowest rank. ttft: to a request's first token, "
     "mean over\n"
     "#   requests that begin together. ms/token: from one token of a request to its next. "
@@ -37,8 +39,9 @@ constexpr const char* conventions =
     "# comp: compute kernels, in percent of one profiled iteration from barrier to barrier. MFU: "
     "FLOPs of\n"
     "#   forward, causal attention, logits of last tokens only, in percent of the peak, {}.\n"
-    "# comm: bytes across one rank's link, by formula and as counted. kB, MB, GB = 1e3, 1e6, 1e9 "
-    "bytes.\n";
+    "# comm: bytes across the link of the rank that sends most, by formula and as counted. kB, MB, "
+    "GB =\n"
+    "#   1e3, 1e6, 1e9 bytes.\n";
 
 std::string_view check_of(const Result& result) {
   if (result.check_mode == CheckMode::off) return "off";
@@ -68,6 +71,14 @@ TpAgainstPp::Times times_of(const Result& result) {
   return {decodes ? time_per_token_us(result) : ttft_us(result), tokens_per_s(result)};
 }
 
+/// "1, 2 and 8": the numbers of requests.
+std::string tried(const std::vector<TpAgainstPp::Point>& points) {
+  std::string text = message(points.front().requests);
+  for (std::size_t i = 1; i < points.size(); ++i)
+    text += message(i + 1 < points.size() ? ", " : " and ", points[i].requests);
+  return text;
+}
+
 /// Where one of the two has more tokens/s at this number of requests and at all larger ones.
 std::string throughput_text(const TpAgainstPp& comparison) {
   const auto& points = comparison.points;
@@ -81,12 +92,14 @@ std::string throughput_text(const TpAgainstPp& comparison) {
     return pp ? point.pp.tokens_per_s / point.tp.tokens_per_s
               : point.tp.tokens_per_s / point.pp.tokens_per_s;
   };
-  const std::string text = fmt::format(
+  std::string text = fmt::format(
       "{} {} gives {:.2f}x the tokens/s {} {}", pp ? "pp" : "tp", comparison.ranks, ratio(*first),
       points.size() == 1 ? "at" : "from", requests_text(first->requests));
   if (points.size() == 1) return text;
-  if (first == points.end() - 1) return text + " on";
-  return text + fmt::format(" on, {:.2f}x at {}", ratio(points.back()), points.back().requests);
+  text += " on";
+  if (first != points.end() - 1)
+    text += fmt::format(", {:.2f}x at {}", ratio(points.back()), points.back().requests);
+  return text + fmt::format(" ({} were tried)", tried(points));
 }
 
 void print(std::ostream& out, const TpAgainstPp& comparison) {
@@ -164,6 +177,8 @@ void InferenceTable::finish(bool complete) {
   if (comparisons.empty()) return;
   out_ << fmt::format("\nTime per token (decode) and to the first one (prefill), tp against pp{}\n",
                       complete ? "" : ", of the rows before the interruption");
+  out_ << "  Requests take turns and are not batched together: sequences that are, are those of "
+          "--batch.\n";
   for (const TpAgainstPp& comparison : comparisons) print(out_, comparison);
   out_ << std::flush;
 }

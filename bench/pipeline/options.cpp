@@ -171,7 +171,11 @@ void add_inference_options(CommandLine& line, Options& options) {
             "prefill,decode", "decode"},
            set_choices<InferenceStep>(options.steps, {{"prefill", InferenceStep::prefill},
                                                       {"decode", InferenceStep::decode}}));
-  line.add("--tokens", {"N", "tokens that each request decodes in an iteration", "32", "128"},
+  line.add("--tokens",
+           {"N",
+            "tokens that each request decodes in an iteration, all behind --seq cached ones: the "
+            "cache does not grow",
+            "32", "128"},
            set_count(options.tokens, 1));
 }
 

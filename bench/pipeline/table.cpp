@@ -28,8 +28,9 @@ constexpr const char* conventions =
     "query)\n"
     "#   and second. MFU: their share of the peak, {}.\n"
     "# [...] behind a row: what differs from the defaults and has no column.\n"
-    "# comm: bytes across one rank's link, by formula and as counted. kB, MB, GB = 1e3, 1e6, 1e9 "
-    "bytes.\n";
+    "# comm: bytes across the link of the rank that sends most, by formula and as counted. kB, MB, "
+    "GB =\n"
+    "#   1e3, 1e6, 1e9 bytes.\n";
 
 std::string_view check_of(const Result& result) {
   if (result.check_mode == CheckMode::off) return "off";

@@ -21,6 +21,21 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(space) - first + 1);
 }
 
+/// 'text' for a message: its beginning, with bytes that a terminal would not show as \xNN.
+std::string quoted(std::string_view text) {
+  constexpr std::string_view hex = "0123456789abcdef";
+  constexpr std::size_t most_shown = 40;
+  std::string shown = "'";
+  for (const char c : text.substr(0, most_shown)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7f)
+      shown += c;
+    else
+      shown += {'\\', 'x', hex[byte / 16], hex[byte % 16]};
+  }
+  return shown + (text.size() > most_shown ? "'..." : "'");
+}
+
 class Parser {
  public:
   Schedule parse(const std::string& text) {
@@ -58,7 +73,7 @@ class Parser {
       else if (word == merged)
         schedule_.lowering = Lowering::merged;
       else
-        fail("'", word, "' is neither ", two_way, " nor ", merged);
+        fail(quoted(word), " is neither ", two_way, " nor ", merged);
     }
   }
 
@@ -82,13 +97,14 @@ class Parser {
     }
     const auto close = cell.find(')'), middle = cell.find(';');
     if (close == std::string_view::npos || middle > close)
-      fail("'", cell, "' is not of the form (0F1;1B0)OVERLAP_F_B");
+      fail(quoted(cell), " is not of the form (0F1;1B0)OVERLAP_F_B");
     const auto first = read_action(trim(cell.substr(1, middle - 1)));
     const auto second = read_action(trim(cell.substr(middle + 1, close - middle - 1)));
-    if (!first || !second) fail("'", cell, "' joins something that is not an action");
+    if (!first || !second) fail(quoted(cell), " joins something that is not an action");
     const std::string_view wanted = is_compute(first->act) ? "OVERLAP_F_B" : "SEND_RECV";
     if (cell.substr(close + 1) != wanted)
-      fail("'", cell, "' ends with '", cell.substr(close + 1), "' where ", wanted, " should be");
+      fail(quoted(cell), " ends with ", quoted(cell.substr(close + 1)), " where ", wanted,
+           " should be");
     steps.push_back({*first, second});
   }
 
@@ -96,8 +112,8 @@ class Parser {
   std::optional<Action> read_action(std::string_view text) {
     const char* const end = text.data() + text.size();
     const auto malformed = [&] {
-      fail("'", text,
-           "' is not an action: 0F1 is stage 0, forward, micro-batch 1; there are F, B, "
+      fail(quoted(text),
+           " is not an action: 0F1 is stage 0, forward, micro-batch 1; there are F, B, "
            "I, W, SEND_F, RECV_F, SEND_B and RECV_B");
     };
     Action action;

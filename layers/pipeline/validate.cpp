@@ -146,7 +146,7 @@ class Validator {
       fail(table_->find({part, stage, micro}), text(part), " is part of ", text(Act::B),
            ", which is there as well");
     } else if (!whole && !input && !weight) {
-      fail(nowhere, text(Act::B), " is missing, and so are ", text(Act::I), " and ", text(Act::W));
+      fail(nowhere, text(Act::B), ", or ", text(Act::I), " and ", text(Act::W), ", is missing");
     } else if (!whole && input != weight) {
       fail(nowhere, text(input ? Act::W : Act::I), " is missing");
     }

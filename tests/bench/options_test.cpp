@@ -98,6 +98,9 @@ TEST(Options, ContradictionsAreRefused) {
   EXPECT_THAT(problem_of({"--resume"}), HasSubstr("--out DIR"));
   EXPECT_THAT(problem_of({"--dump", "d", "--dry-run"}), HasSubstr("--dry-run"));
   EXPECT_THAT(problem_of({"--dump", "d", "--out", "o"}), HasSubstr("leave out one"));
+  EXPECT_THAT(problem_of({"--dry-run", "--out", "o"}),
+              HasSubstr("--dry-run makes no rows that --out could keep"));
+  EXPECT_THAT(problem_of({"--dry-run", "--out", "o", "--resume"}), HasSubstr("--dry-run"));
   EXPECT_THAT(problem_of({"--hidden", "1k", "--hidden", "2k"}),
               HasSubstr("--hidden is given more than once; give one value, or one list"));
   EXPECT_THAT(problem_of({"--hidden"}), HasSubstr("--hidden"));

@@ -71,6 +71,20 @@ TEST(PipelineColumns, TellRowsApart) {
     for (const Column& column : result_columns(tool)) EXPECT_NE(column.name, "schedule");
 }
 
+TEST(PipelineColumns, WhatGoesByCollectivesIsEmptyOfSeveralStages) {
+  Result result = row().result;
+  result.transfer_us = 5;
+  result.wait_us = 7;
+  result.comm_alone_us = 10;
+  result.comm_together_us = 15;
+  for (const char* name : {"transfer_us", "wait_us", "comm_tax_pct"})
+    EXPECT_EQ(cell(name, result), "") << name;
+  result.config.layer.parallel.pp.size = 1;  // dp 2
+  EXPECT_EQ(cell("transfer_us", result), "5");
+  EXPECT_EQ(cell("wait_us", result), "7");
+  EXPECT_EQ(cell("comm_tax_pct", result), "50");
+}
+
 TEST(PipelineColumns, AMeasuredSplitIsNoKeyAndAGivenOneIs) {
   const RunIdentity run{"id", "cpu", "threads", Tool::pp};
   const Outcome first = row();

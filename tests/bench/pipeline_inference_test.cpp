@@ -146,6 +146,9 @@ TEST(InferenceColumns, SayWhatAUserWaitsFor) {
   EXPECT_EQ(cell("hop_us", decode), "") << "several requests hide it";
   EXPECT_EQ(cell("kv_cache_bytes", decode), message(5 * 3 * (3 * 11) * 2 * (2 * 16) * 4));
   EXPECT_EQ(cell("bubble_us", decode), "");
+  decode.work.resize(2);
+  EXPECT_EQ(cell("rank_activation_bytes", decode), "0+0");
+  EXPECT_EQ(cell("rank_activation_claim_bytes", decode), "") << "nothing is held for a backward";
   Result prefill = row(InferenceStep::prefill, 2, 1, 5, 1000);
   prefill.inference = {0.6, 7.5};
   EXPECT_EQ(cell("ttft_us", prefill), "600");
@@ -228,7 +231,17 @@ TEST(TpAgainstPp, TellsFromHowManyRequestsOnTheOtherWins) {
   EXPECT_EQ(comparisons.front().ranks, 2);
   EXPECT_EQ(conclusion(comparisons.front()),
             "tp 2 is 1.60x as fast per token at 1 request; pp 2 gives 1.25x the tokens/s from 2 "
-            "requests on, 1.25x at 8");
+            "requests on, 1.25x at 8 (1, 2, 4 and 8 were tried)");
+}
+
+TEST(TpAgainstPp, NamesTheNumbersThatWereTried) {
+  std::vector<Result> rows = crossing();
+  std::erase_if(rows, [](const Result& result) {
+    const int requests = result.config.layer.inference->requests;
+    return requests == 2 || requests == 4;
+  });
+  EXPECT_THAT(conclusion(compare_tp_with_pp(rows).front()),
+              testing::EndsWith("from 8 requests on (1 and 8 were tried)"));
 }
 
 TEST(TpAgainstPp, LeavesOutWhatDidNotRunAndTakesTheFastestSplit) {
@@ -256,7 +269,9 @@ TEST(InferenceTable, ShowsRowsAndTheComparison) {
               AllOf(HasSubstr("decode     1  2    1 "), HasSubstr("skipped: does not fit"),
                     Not(HasSubstr("tp against pp"))));
   table.finish(true);
-  EXPECT_THAT(out.str(), AllOf(HasSubstr("tp against pp"), HasSubstr("from 2 requests on")));
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("tp against pp"), HasSubstr("from 2 requests on"),
+                               HasSubstr("not batched together: sequences that are, are those of "
+                                         "--batch")));
 }
 
 TEST(InferenceVerdict, AFewRequestsLeaveStagesIdle) {
@@ -266,6 +281,16 @@ TEST(InferenceVerdict, AFewRequestsLeaveStagesIdle) {
   EXPECT_EQ(verdict.name, "bubble_bound");
   EXPECT_THAT(verdict.reason, AllOf(HasSubstr("40.0 % of the window"),
                                     HasSubstr("2 requests for 3 stages; try --microbatches 4")));
+  result.split.window_us = 100;
+  for (const double comp_us : {12., 12., 13.5})
+    result.splits.push_back({.window_us = 100, .comp_us = comp_us});
+  EXPECT_EQ(judge(result, {}, {}).name, "bubble_bound") << "uneven by 1 % of the window";
+  result.inference->on_stage = 0.9;
+  result.time.samples = 10;
+  const Verdict uneven = judge(result, {}, {});
+  EXPECT_EQ(uneven.name, "imbalanced");
+  EXPECT_THAT(uneven.reason, AllOf(HasSubstr("rank 2 computes 1.12x"),
+                                   HasSubstr("; try --split with fewer blocks for it")));
 }
 
 /// tp 1 x pp 3 on a machine of round numbers, and folded ranks give the same bytes as formulas.

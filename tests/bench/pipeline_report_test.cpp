@@ -61,15 +61,43 @@ TEST(PipelineReport, ComparesTheBubbleWithTheory) {
                               "iterations\n")));
 }
 
+TEST(PipelineReport, APredictionIsItsOwnReplayAndHasNoTheory) {
+  Result result = three_ranks();
+  result.time.samples = 0;
+  std::ostringstream out;
+  print_times(out, result, false);
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("bubble: 25.0 %"), Not(HasSubstr("    theory:"))));
+}
+
+TEST(PipelineReport, NoNumberIsAZeroWithAMinus) {
+  Result result = three_ranks();
+  result.pipeline->measured.of_total = -1e-17;
+  result.pipeline->measured.mean.unexplained_us = -0.01;
+  result.pipeline->replay_error_pct = -0.01;
+  result.pipeline->ranks[2].unexplained_us = -0.01;
+  std::ostringstream out;
+  print_times(out, result, true);
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("bubble: 0.0 %"), HasSubstr("unexplained 0.0 %"),
+                               Not(HasSubstr("-0.0"))));
+  result.pipeline->measured.mean.unexplained_us = -0.0;
+  EXPECT_EQ(cell("pp_unexplained_us", result), "0");
+}
+
 TEST(PipelineReport, VerboseHasALinePerRankWithWhatTheScheduleHolds) {
   std::ostringstream out;
-  print_times(out, three_ranks(), true);
+  Result result = three_ranks();
+  result.pipeline->ranks[1].blocked_us = 500;
+  result.pipeline->ranks[1].start_us = 125;
+  result.pipeline->ranks[1].drain_us = 250;
+  print_times(out, result, true);
   const std::string text = out.str();
   for (const char* line :
        {"         0     2.500     5.000", "         3     3     3.00 MB 900.00 kB",
         "         2     2     2.00 MB 900.00 kB", "         1     1     1.00 MB 900.00 kB"})
     EXPECT_THAT(text, HasSubstr(line));
   EXPECT_THAT(text, Not(HasSubstr("in flight:")));
+  EXPECT_THAT(text, HasSubstr("   wait   blocked     start     drain    unexpl bubble%"));
+  EXPECT_THAT(text, HasSubstr("     0.500     0.125     0.250     0.000    25.0"));
 }
 
 TEST(PipelineReport, SaysWhereRanksHeldSomethingElseThanTheScheduleClaims) {

@@ -1,3 +1,4 @@
+#include "bench/harness/dry_run.hpp"
 #include "bench/pipeline/schedules.hpp"
 #include "bench/pipeline/sweep.hpp"
 #include "core/error.hpp"
@@ -6,12 +7,15 @@
 
 #include <gmock/gmock.h>
 
+#include <sstream>
+
 namespace shardmark::bench::pp {
 namespace {
 
 using pipeline::Lowering;
 using testing::Contains;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -34,6 +38,15 @@ std::vector<std::string> rows_of(const Sweep& sweep) {
   for (const Case& config : sweep.cases)
     list.push_back(message(describe_pipeline(config), config.skip_reason.empty() ? "" : " -"));
   return list;
+}
+
+TEST(PipelineSweep, HeadsThatDoNotFitNameWhatWorksOnce) {
+  EXPECT_THAT(problem_of({"--hidden", "100"}, 1), HasSubstr("try hidden 128, or give --heads"));
+  EXPECT_THAT(problem_of({"--hidden", "200"}, 1), HasSubstr("try hidden 128 or 256, or give"));
+  EXPECT_THAT(problem_of({"--heads", "4", "--kv-heads", "3"}, 1), EndsWith("try kv_heads 2 or 4"));
+  EXPECT_THAT(problem_of({"--hidden", "384", "--heads", "12", "--kv-heads", "5", "--tp", "4"}, 4),
+              EndsWith("try kv_heads 4 or 12"))
+      << "6 does not go with tp 4";
 }
 
 TEST(PipelineSweep, ACaseHasAllThatAPipelineNeeds) {
@@ -248,6 +261,19 @@ TEST(PipelineSweep, AModelsVocabularyIsPadded) {
   const Sweep sweep = sweep_of({"--model", "gpt3-175b", "--tp", "2"}, 4);
   EXPECT_THAT(sweep.notices, Contains(HasSubstr("padded to")));
   EXPECT_EQ(sweep.cases.front().layer.shape.layers, 96);
+}
+
+/// Rank 0 sends four messages of 16 x 32 x 4 bytes and receives as many.
+TEST(PipelineDryRun, CountsWhatARankSends) {
+  const std::vector<std::string> arguments{
+      "--dry-run", "--schedule", "1f1b", "--pp",    "3",  "--microbatches", "4",  "--layers",
+      "3",         "--hidden",   "32",   "--heads", "2",  "--seq",          "16", "--batch",
+      "1",         "--vocab",    "64",   "--dtype", "f32"};
+  std::ostringstream out;
+  EXPECT_TRUE(dry_run(out, parse_options(arguments).base, sweep_of(arguments, 3)));
+  EXPECT_THAT(out.str(), testing::ContainsRegex("send_recv +8 +8.19 kB across the link"));
+  EXPECT_THAT(out.str(),
+              HasSubstr("communication of rank 0: 8.19 kB by formula, 8.19 kB by operations\n"));
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace shardmark::bench {
 namespace {
 
@@ -111,6 +113,36 @@ TEST(PredictPipeline, FoldedRanksHaveTheBubbleOfUnfoldedOnes) {
         EXPECT_EQ(folded.result.bytes_observed, folded.result.bytes_analytic) << where;
       }
     }
+}
+
+/// Ends of a pipeline send one message where the others send two, and hold the tables.
+TEST(PredictPipeline, RanksThatDifferCountByTheirMeanOrTheirLargest) {
+  for (const Degrees& degrees : {Degrees{1, 3, 1}, {1, 4, 1}, {2, 3, 2}}) {
+    const Case config = pipeline_case(ScheduleKind::one_f_one_b, degrees);
+    const Result result = predict_row(config, test::round_machine(64), {}).result;
+    const std::string where =
+        message("dp ", degrees.dp, " pp ", degrees.pp, " tp ", degrees.tp, ": ", result.reason);
+    const int num_ranks = config.layer.parallel.num_ranks();
+    double flops = 0, most_bytes = 0, bytes_of_first = 0;
+    std::int64_t most_memory = 0;
+    LayerConfig layer = config.layer;
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      layer.parallel = config.layer.parallel.at(0, rank);
+      const Recording recording = record_program(layer, config.phase, 1);
+      flops += recording.flops;
+      if (rank == 0) bytes_of_first = recording.bytes_wire;
+      most_bytes = std::max(most_bytes, recording.bytes_wire);
+      most_memory = std::max(most_memory, recording.tensor_bytes + recording.workspace_bytes);
+    }
+    EXPECT_DOUBLE_EQ(result.flops_observed, flops / num_ranks) << where;
+    EXPECT_GE(result.hfu_pct(), result.mfu_causal_pct()) << where;
+    EXPECT_EQ(result.mem_predicted_bytes, most_memory) << where;
+    EXPECT_EQ(result.bytes_observed, most_bytes) << where;
+    EXPECT_EQ(result.bytes_analytic, most_bytes) << where;
+    EXPECT_EQ(total_bytes(result.volume), most_bytes) << where;
+    if (degrees.dp * degrees.tp > 1) continue;
+    EXPECT_EQ(result.bytes_observed, 2 * bytes_of_first) << where;
+  }
 }
 
 }  // namespace

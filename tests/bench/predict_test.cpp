@@ -212,11 +212,14 @@ TEST(PredictOptions, WhatNeedsRanksIsRefused) {
                                              {"--ranks", "2"},
                                              {"--transport", "threads"},
                                              {"--fill", "replicate"},
+                                             {"--threads-per-rank", "4"},
                                              {"--check-nan"}}) {
     std::vector<std::string> arguments{"--predict", "h100-sxm-8"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     EXPECT_THAT(problem_of(arguments), HasSubstr("--predict runs nothing that " + more.front()));
   }
+  EXPECT_THAT(problem_of({"--predict", "h100-sxm-8", "--check", "full"}),
+              HasSubstr("--predict runs nothing that --check full"));
   EXPECT_THAT(problem_of({"--predict", "h100-sxm-8", "--algorithm", "tp=ring"}),
               HasSubstr("leave out --algorithm"));
 }

@@ -295,7 +295,7 @@ TEST(ContextInput, ErrorsOfHeadsDegreesAndMasksNameTheValueTheRuleAndWhatWorks) 
   EXPECT_EQ(with_heads(12, 12, 4, 2),
             "heads per tp rank 6 is not divisible by the Ulysses degree 4; try 4 or 8");
   EXPECT_EQ(with_heads(8, 1, 4, 2), "none");
-  EXPECT_EQ(with_heads(8, 3, 2, 1), "heads 8 is not divisible by kv_heads 3; try kv_heads 2");
+  EXPECT_EQ(with_heads(8, 3, 2, 1), "heads 8 is not divisible by kv_heads 3; try kv_heads 2 or 4");
 
   const auto with_degree = [](int ulysses) {
     return message_with(ContextKind::hybrid, TokenOrder::zigzag, 4, 1,

@@ -36,4 +36,9 @@ if(NOT python_lacks)
     --heads 2 --seq 16 --vocab 64 --min-samples 2 --max-time 0.05 --check off --peak-tflops 0.1)
   set_tests_properties(plot_pp_inference PROPERTIES
     PASS_REGULAR_EXPRESSION "ttft.*png.*time_per_token.*png" FAIL_REGULAR_EXPRESSION "Traceback")
+  # One figure of each, though tp pads the vocabulary and the rows take different numbers of ranks.
+  shardmark_add_script_test(plot_pp_predicted "plot_pp.py" "" --out
+    --predict h100-sxm-8 --mode infer --model gpt3-125m --pp 1,2,4 --tp 1,2,4 --microbatches 1,4 --tokens 2 --seq 64)
+  set_tests_properties(plot_pp_predicted PROPERTIES
+    PASS_REGULAR_EXPRESSION "ttft[.]png.*time_per_token[.]png" FAIL_REGULAR_EXPRESSION "Traceback")
 endif()

@@ -17,6 +17,10 @@ rows_are_right() {
   paste <(column residual_us "$1") <(column window_us "$1") |
     awk '{ if ($1 < 0) $1 = -$1; if ($1 > 0.001 * $2) exit 1 }' || fail "a residual is above 0.1 %"
   diff <(column bytes_analytic "$1") <(column bytes_observed "$1") || fail "formula and count differ"
+  paste <(column hfu_pct "$1") <(column mfu_causal_pct "$1") | awk '{ if ($1 < 0.999 * $2) exit 1 }' ||
+    fail "fewer operations done than the model has"
+  paste -d, <(column pp "$1") <(column transfer_us "$1") <(column wait_us "$1") <(column comm_tax_pct "$1") |
+    awk -F, '{ if ($1 > 1 && $2 $3 $4 != "") exit 1 }' || fail "waiting by collectives of several stages"
   paste <(column bubble_of_total "$1") <(column bubble_theory_of_total "$1") \
     <(column pp_residual_us "$1") <(column pp_window_us "$1") <(column step_replayed_us "$1") |
     awk '{ if ($3 < 0) $3 = -$3
@@ -100,6 +104,12 @@ uneven_and_given_splits() {
   rows even 4
   rows_are_right even
   has out '7 layers in 3 stages are uneven: 3\+2\+2 blocks'
+  # Of ranks with unequal work a measured row and a predicted one count alike.
+  expect 0 "$PROGRAM" --predict h100-sxm-8 --pp 3 --layers 7 --hidden 32 --heads 2 --seq 16 --vocab 64 \
+    --schedule 1f1b,zb-v --microbatches 2,5 --out predicted
+  for name in flops_hw bytes_analytic bytes_observed mem_predicted_bytes; do
+    diff <(column $name even) <(column $name predicted) || fail "$name differs from the predicted one"
+  done
   expect 0 "$PROGRAM" --ranks 3 --layers 7 "${tiny[@]}" --split 4,2,1 --out given
   rows_are_right given
   all_are split given 4+2+1

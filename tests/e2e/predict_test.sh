@@ -7,6 +7,7 @@ set -uo pipefail
 rows() { [ "$(tail -n +2 "$1/results.csv" | wc -l)" -eq "$2" ] || fail "not $2 rows in $1/results.csv"; }
 all_are() { [ "$(column "$1" "$3" | sort -u)" = "$2" ] || fail "$1 in $3 is not '$2'"; }
 llama=(--predict h100-sxm-8 --model llama3-8b --dtype bf16)
+short=(--hidden 128 --seq 32 --check off --max-time 0.1 --min-samples 2 --warmup 1 --peak-tflops 0.1)
 
 predicts_a_model() {
   expect 0 "$PROGRAM" "${llama[@]}" --tp 1,2,4,8 --out run
@@ -39,6 +40,13 @@ resumes() {
   expect 0 "$PROGRAM" "${llama[@]/h100-sxm-8/a100-sxm-8}" --tp 1,2 --out run --resume
   has out '0 of 2 rows'
   rows run 4
+  expect 2 "$PROGRAM" --ranks 1 "${short[@]}" --out run --resume
+  has err 'run/results.csv has rows that are predicted, and these would be measured; use another --out'
+  rows run 4
+  expect 0 "$PROGRAM" --ranks 1 "${short[@]}" --out measured
+  expect 2 "$PROGRAM" "${llama[@]}" --tp 1 --out measured --resume
+  has err 'has rows that are measured, and these would be predicted'
+  rows measured 1
 }
 
 machines_are_listed() {
@@ -66,6 +74,9 @@ bad_machine_files_exit_with_2() {
   echo '{' > bad.json
   expect 2 "$PROGRAM" --predict bad.json
   has err 'machine file bad.json is not JSON'
+  : > bad.json
+  expect 2 "$PROGRAM" --predict bad.json
+  has err 'machine file bad.json is empty'
 }
 
 # A tiny run: what it predicts is not looked at, only that all of it can be used.

@@ -113,6 +113,25 @@ TEST(PipelineSplit, TwoRanksByHand) {
   EXPECT_DOUBLE_EQ(splits[1].drain_us, 24);
 }
 
+/// Kernels of 0.1, 0.2 and 0.3 us, which as doubles add up to more than 0.6.
+TEST(PipelineSplit, ARankThatOnlyComputesHasABubbleOfExactlyZero) {
+  const Recorded recorded{Mesh{{.pp = 1}}, [](Rank& rank) {
+                            Words w{rank};
+                            for (const char* action : {"0F0", "0B0", "0F1"}) w.work(action);
+                          }};
+  RankIteration rank = Stamps{recorded.ops[0]}.at(0, 0, 1).at(1, 1, 3).at(2, 3, 6).from(0, 6, 0);
+  rank.end_ns /= 10;
+  for (KernelRecord& record : rank.records) {
+    record.start_ns /= 10;
+    record.end_ns /= 10;
+  }
+  const std::vector<RankIteration> ranks{rank};
+  const PipelineSplit split = PipelineAnalysis{recorded.ops, 1}.split(ranks).front();
+  EXPECT_EQ(split.bubble_us, 0);
+  EXPECT_EQ(split.residual_us, 0);
+  EXPECT_EQ(split.unexplained_us, 0);
+}
+
 /// 10 + 3 + 10 + 20 + 3 + 20 = 66, of which each rank computes 30 and moves messages for 6.
 TEST(PipelineTimes, TheoryReplaysTheSameOpTimes) {
   const TwoRanks run;

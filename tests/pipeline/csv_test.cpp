@@ -71,6 +71,11 @@ TEST(ScheduleCsv, MalformedTextNamesLineAndCell) {
   EXPECT_THAT(reason("-1F0\n"), HasSubstr("'-1F0' is not an action"));
   EXPECT_THAT(reason("0F0x\n"), HasSubstr("'0F0x' is not an action"));
   EXPECT_THAT(reason("0F99999999999\n"), HasSubstr("is not an action"));
+  EXPECT_THAT(reason(std::string{"\x7f"
+                                 "ELF\x1b[2J\0\xff",
+                                 10} +
+                     std::string(100, 'x')),
+              HasSubstr("'\\x7fELF\\x1b[2J\\x00\\xff" + std::string(30, 'x') + "'..."));
   EXPECT_THAT(reason("(0F0;0B0)\n"), HasSubstr("where OVERLAP_F_B should be"));
   EXPECT_THAT(reason("(0F0,0B0)OVERLAP_F_B\n"), HasSubstr("is not of the form"));
   EXPECT_THAT(reason("(0F0;0UNSHARD)OVERLAP_F_B\n"), HasSubstr("that is not an action"));

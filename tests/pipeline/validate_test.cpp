@@ -43,7 +43,7 @@ constexpr Broken by_hand[] = {
      "rank 0 step 1: 0B1 comes before its forward 0F1 at step 2"},
     {"a missing forward", "0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n", "rank 1: 1F1 is missing"},
     {"a missing backward", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n",
-     "rank 1: 1B1 is missing, and so are 1I1 and 1W1"},
+     "rank 1: 1B1, or 1I1 and 1W1, is missing"},
     {"a missing weight gradient", "0F0,0F1,0B0,0I1\n1F0,1B0,1F1,1B1\n", "rank 0: 0W1 is missing"},
     {"a double action", "0F0,0F1,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n",
      "rank 0 step 2: 0F1 is there twice: also at rank 0 step 1"},

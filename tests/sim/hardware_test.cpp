@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include <fstream>
 #include <functional>
 
 namespace shardmark::test {
@@ -41,6 +42,17 @@ TEST(Machines, UnknownNameListsTheKnownOnes) {
     FAIL() << "loaded";
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("'h1000'"), HasSubstr("a100-sxm-8, h100-sxm-8")));
+  }
+}
+
+TEST(Machines, AnEmptyFileSaysThatItIsEmpty) {
+  const std::string path = testing::TempDir() + "empty_machine.json";
+  std::ofstream{path};
+  try {
+    (void)load_machine(path);
+    FAIL() << "loaded";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("empty_machine.json is empty"));
   }
 }
 
@@ -121,6 +133,12 @@ INSTANTIATE_TEST_SUITE_P(
          "between.latency.value is -1; it must be 0 or more"},
         {"ZeroBandwidth", [](Json& j) { j["inside"]["bandwidth"]["value"] = 0; },
          "inside.bandwidth.value is 0; it must be above 0"},
+        {"EndlessLatency", [](Json& j) { j["between"]["latency"]["value"] = 1e300; },
+         "between.latency.value is 1e+300; it must be at most 1e+09 us"},
+        {"NoBandwidth", [](Json& j) { j["inside"]["bandwidth"]["value"] = 1e-300; },
+         "inside.bandwidth.value is 1e-300; it must be at least 1e-09 GB/s"},
+        {"NoRate", [](Json& j) { j["rates"][0]["points"][0][1] = 1e-300; },
+         "rates[0].points[0][1] is 1e-300; it must be at least 1e-12 TFLOP/s"},
         {"NoNumber", [](Json& j) { j["peaks"]["f32"]["value"] = "67"; },
          "peaks.f32.value is \"67\"; it must be a number"},
         {"NoSource", [](Json& j) { j["peaks"]["f32"].erase("source"); },

@@ -97,6 +97,23 @@ TEST(Predict, APublishedLayerIsUpTo20PercentFaster) {
   }
 }
 
+TEST(Predict, AnOpOfMoreThanADayIsRefused) {
+  const Recorded recorded{Mesh{{.tp = 3}}, [](Rank& rank) {
+                            const Buffer x =
+                                rank.allocate({1'000'000}, DType::f32, Category::activation);
+                            add(rank, x.tensor(), x.tensor(), x.tensor());
+                          }};
+  Machine machine = round_machine(3);
+  machine.memory_GBps.value = 1e-9;
+  try {
+    (void)predict(recorded.ops, machine);
+    FAIL() << "predicted";
+  } catch (const InputError& error) {
+    EXPECT_EQ(std::string{error.what()}.find("machine round: one add takes 1.2e+13 us"), 0U)
+        << error.what();
+  }
+}
+
 /// Three works, each with an all-reduce that may run beside the next.
 TEST(Predict, WhereOneCoreMovesTheBytesNothingOverlaps) {
   const Recorded recorded{Mesh{{.tp = 3}}, [](Rank& rank) {
