@@ -242,7 +242,7 @@ broken_schedules_are_refused() {
   has err '>0B0<'
   printf '0F0,0B0\n1F0\n' > missing.csv
   expect 2 "$PROGRAM" --schedule-file missing.csv "${tiny[@]}"
-  has err '1B0 is missing'
+  has err '1B0, or 1I0 and 1W0, is missing'
 }
 
 bad_input_exits_with_2() {
