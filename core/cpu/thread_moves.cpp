@@ -18,7 +18,7 @@ void ThreadTransport::check_calls(const Connection& connection) const {
   const ThreadWorld::Call& first = meeting.slot(0).call;
   for (int member = 1; member < connection.group.size; ++member) {
     const ThreadWorld::Call& other = meeting.slot(member).call;
-    if (other.matches(first)) continue;
+    if (other.matches(first, connection.group.size)) continue;
     meeting.broken.store(true, std::memory_order_release);
     throw Error{message("rank ", connection.group.world_rank(member), " called ", other.to_string(),
                         " where rank ", connection.group.world_rank(0), " called ",
@@ -45,7 +45,7 @@ void ThreadTransport::move_bytes(const Connection& connection) {
         copy(source_of(peer), mine.target + peer * bytes, bytes);
       return;
     case Move::exchange:
-      if (!mine.counts.empty()) return exchange_by_counts(connection);
+      if (mine.counts != nullptr) return exchange_by_counts(connection);
       for (int peer = 0; peer < size; ++peer)
         copy(source_of(peer) + me * bytes, mine.target + peer * bytes, bytes);
       return;
@@ -70,7 +70,7 @@ void ThreadTransport::exchange_by_counts(const Connection& connection) {
   const std::int64_t unit = size_of(mine.dtype);
   std::byte* to = mine.target;
   for (std::size_t peer = 0; peer < size; ++peer) {
-    const auto theirs = mine.counts.subspan(peer * size, size);
+    const std::int64_t* theirs = mine.counts + peer * size;
     std::int64_t before = 0;
     for (std::size_t other = 0; other < me; ++other) before += theirs[other];
     copy(meeting.slots[peer].call.source + before * unit, to, theirs[me] * unit);
@@ -138,7 +138,7 @@ void ThreadTransport::check_peer(const Flight& flight, bool sending) const {
   using State = ThreadWorld::Mailbox::State;
   const int peer = sending ? flight.message.to : flight.message.from;
   const ThreadWorld::Meeting::Slot& slot = flight.connection->meeting->slot(peer);
-  if (slot.num_calls.load(std::memory_order_acquire) <= flight.connection->num_calls) return;
+  if (slot.num_posted.load(std::memory_order_acquire) <= flight.connection->num_calls) return;
   // It may have done its part of the message in the meantime and gone on.
   const ThreadWorld::Mailbox& mailbox = sending ? *flight.outbox : *flight.inbox;
   const State open = sending ? State::posted : State::empty;

@@ -80,11 +80,10 @@ void ThreadTransport::connect(const Group& group, Lane lane) {
 void ThreadTransport::post(Flight& flight, Connection& connection, const ThreadWorld::Call& call) {
   ThreadWorld::Meeting::Slot& slot = connection.meeting->slot(connection.group.position);
   slot.call = call;
-  slot.num_calls.store(++connection.num_calls, std::memory_order_release);
+  slot.num_posted.store(++connection.num_calls, std::memory_order_release);
   flight.connection = &connection;
   flight.moved = false;
   flight.is_message = false;
-  connection.meeting->arrived.fetch_add(1, std::memory_order_acq_rel);
 }
 
 void ThreadTransport::post(Flight& flight, Connection& connection, const SendRecv& message) {
@@ -157,9 +156,7 @@ void ThreadTransport::do_my_parts() {
 bool ThreadTransport::advance(Flight& flight) {
   if (flight.is_message) return advance_message(flight);
   if (!do_my_part(flight)) return false;
-  const ThreadWorld::Meeting& meeting = *flight.connection->meeting;
-  const std::uint64_t all = flight.connection->num_calls * meeting.slots.size();
-  if (meeting.finished.load(std::memory_order_acquire) < all) return false;
+  if (!flight.connection->meeting->all_finished(flight.connection->num_calls)) return false;
   flight.connection = nullptr;
   return true;
 }
@@ -182,11 +179,12 @@ bool ThreadTransport::do_my_part(Flight& flight) {
   if (flight.is_message) return receive(flight);
   if (flight.moved) return true;
   ThreadWorld::Meeting& meeting = *flight.connection->meeting;
-  const std::uint64_t all = flight.connection->num_calls * meeting.slots.size();
-  if (meeting.arrived.load(std::memory_order_acquire) < all) return false;
+  const std::uint64_t call = flight.connection->num_calls;
+  const int me = flight.connection->group.position;
+  if (!meeting.all_posted(call) || !meeting.begin(me, call)) return false;
   move_bytes(*flight.connection);
   flight.moved = true;
-  meeting.finished.fetch_add(1, std::memory_order_acq_rel);
+  meeting.num_finished[static_cast<std::size_t>(me)].value.store(call, std::memory_order_release);
   return true;
 }
 
@@ -231,29 +229,23 @@ void ThreadTransport::withdraw(Flight& flight) noexcept {
   if (flight.connection == nullptr) return;
   if (flight.is_message) return withdraw_message(flight);
   ThreadWorld::Meeting& meeting = *flight.connection->meeting;
-  const std::uint64_t all = flight.connection->num_calls * meeting.slots.size();
-  std::uint64_t arrived = meeting.arrived.load(std::memory_order_acquire);
-  // Unless all have arrived nobody has looked at our pointers; taking our arrival back keeps it so.
-  while (arrived < all)
-    if (meeting.arrived.compare_exchange_weak(arrived, arrived - 1, std::memory_order_acq_rel)) {
-      meeting.slot(flight.connection->group.position)
-          .num_calls.store(flight.connection->num_calls - 1, std::memory_order_release);
-      flight.connection = nullptr;
-      return;
-    }
-  // Otherwise do our part and let the others do theirs, unless they fail as well.
+  const std::uint64_t call = flight.connection->num_calls;
+  const int me = flight.connection->group.position;
   using State = ThreadWorld::Rank::State;
   const auto peers_run = [&] {
     for (int member = 0; member < flight.connection->group.size; ++member) {
       const auto peer = static_cast<std::size_t>(flight.connection->group.world_rank(member));
       const State state = world_.ranks_[peer].state.load(std::memory_order_acquire);
-      if (member != flight.connection->group.position && state != State::failed) return true;
+      if (member != me && state != State::failed) return true;
     }
     return false;
   };
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{5};
+  // Where somebody touches our memory, do our part and let the others do theirs, unless they fail
+  // as well.
   while (!meeting.broken.load(std::memory_order_acquire) && peers_run() &&
          std::chrono::steady_clock::now() < deadline) {
+    if (!flight.moved && meeting.withdraw(me, call)) break;
     try {
       if (advance(flight)) return;
     } catch (const Error&) {

@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <chrono>
 #include <thread>
 
@@ -139,6 +140,45 @@ TEST(ThreadTransport, AMessageToAFailedRankIsTakenBack) {
           }),
       "out of cheese");
   EXPECT_THAT(seen, HasSubstr("rank 1 failed: out of cheese"));
+}
+
+/// One all-gather that rank 0 gives up after `looks`, and writes to its memory. Whether rank 1, 2
+/// came to the end; what they have then is what rank 0 had before.
+std::array<bool, 2> gather_and_withdraw(int looks) {
+  constexpr std::int64_t numel = 64;
+  std::array<bool, 2> ended{};
+  run_threads(3, [&](Transport& transport) {
+    const Group group = conformance::connected_world(transport);
+    conformance::Data x{DType::f32, numel};
+    conformance::Data y{DType::f32, 3 * numel};
+    x.fill([](std::int64_t) { return 7.0; });
+    transport.barrier();
+    transport.start(AllGather{x.tensor(), y.tensor(), group}, Lane::tp);
+    const int most_looks = transport.rank() == 0 ? looks : 20'000;
+    bool done = false;
+    for (int look = 0; look < most_looks && !done; ++look) {
+      done = transport.test(Lane::tp);
+      std::this_thread::yield();
+    }
+    transport.withdraw();
+    if (transport.rank() == 0)
+      x.fill([](std::int64_t) { return -1.0; });
+    else
+      ended[static_cast<std::size_t>(transport.rank() - 1)] = done;
+    if (done) y.expect(transport, "all_gather", [](std::int64_t) { return 7.0; });
+  });
+  return ended;
+}
+
+TEST(ThreadTransport, NobodyTouchesTheMemoryOfAMemberThatHasWithdrawn) {
+  int num_ended = 0;
+  constexpr int rounds = 200;
+  for (int round = 0; round < rounds; ++round) {
+    const auto [one, two] = gather_and_withdraw(1 << round % 10);
+    num_ended += int{one} + int{two};
+  }
+  EXPECT_GT(num_ended, 0);
+  EXPECT_LT(num_ended, 2 * rounds) << "rank 0 never withdrew in time";
 }
 
 TEST(ThreadTransport, UnconnectedGroupIsAnError) {
