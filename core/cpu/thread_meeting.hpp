@@ -6,16 +6,21 @@
 #include "core/error.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <optional>
 
 namespace shardmark {
 
 /// Distance at which members do not disturb each other: two cache lines, because processors fetch
 /// them in pairs.
 constexpr std::size_t apart = 128;
+/// Up to here a member's contribution travels with its call.
+constexpr std::size_t eager_bytes = 256;
 
 /// What a member asks for; equal on all members of a meeting but for the pointers. With the number
-/// of the call it fills a cache line, so that a peer gets all of it in one transfer.
+/// of the call it fills a cache line, and a small contribution follows it, so that a peer gets all
+/// of it at once.
 struct ThreadWorld::Call {
   enum class Move : std::uint8_t {
     nothing,
@@ -49,6 +54,16 @@ struct ThreadWorld::Call {
               std::equal(counts, counts + std::ptrdiff_t{size} * size, other.counts));
     };
     return same_but_counts(other) && same_counts();
+  }
+  /// Bytes of a member's contribution that travel with its call: where all members need those of
+  /// all and they are few.
+  [[nodiscard]] std::optional<std::size_t> eager_size(int size) const {
+    const bool has_blocks = move == Move::exchange || move == Move::reduce_to_own;
+    const bool is_symmetric = move == Move::nothing || move == Move::gather_to_all ||
+                              move == Move::reduce_to_all || has_blocks;
+    if (!is_symmetric || counts != nullptr) return std::nullopt;
+    const auto bytes = static_cast<std::size_t>(numel * size_of(dtype) * (has_blocks ? size : 1));
+    return bytes <= eager_bytes ? std::optional{bytes} : std::nullopt;
   }
   // One overload per collective; a missing one does not compile.
   static Call of(const AllReduce& o) {
@@ -120,11 +135,16 @@ struct alignas(apart) ThreadWorld::Mailbox {
   const std::byte* source{nullptr};
 };
 
-/// Where the members of a group meet on one channel. Each member counts its calls: posted, begun
-/// (it touches the others' memory) and finished. Call c is complete once all have finished it, and
-/// a member posts call c + 1 only after that, so nobody overwrites a slot that somebody still
-/// reads. Every count is written by its member alone, without a locked instruction on a line that
-/// others wait for: two cache lines travel per member and call.
+/// Where the members of a group meet on one channel. Each counts its calls: posted, begun (it
+/// touches the others' memory) and finished. Every count is written by its member alone, without a
+/// locked instruction on a line that others wait for. A member posts call c + 1 only once its call
+/// c is complete:
+/// - a small call when all have posted it and the member has its result, made from the copies in
+/// the
+///   slots: one line or two travel per member;
+/// - any other when all have finished it, since they touch each other's memory until then.
+/// In both cases whoever posts c + 1 has read all of c, so a member that sees call c + 1 of all may
+/// post c + 2 where c was: two slots in turn.
 ///
 /// A member that gives up may take its call back, but not once somebody touches its memory. It says
 /// `withdrawn` before it looks at who has begun, the others say `begun` before they look at
@@ -134,27 +154,40 @@ struct ThreadWorld::Meeting {
   struct alignas(apart) Slot {
     Call call;
     std::atomic<std::uint64_t> num_posted{0};
+    std::array<std::byte, eager_bytes> contribution;
   };
-  static_assert(sizeof(Call) + sizeof(std::uint64_t) <= 64, "more than one cache line");
+  static_assert(sizeof(Call) + sizeof(std::uint64_t) == 64, "not a cache line");
   struct alignas(apart) Count {
     std::atomic<std::uint64_t> value{0};
   };
   Meeting(const Group& members, Lane its_channel)
       : group{members},
         channel{its_channel},
-        slots(static_cast<std::size_t>(members.size)),
-        num_begun(slots.size()),
-        num_finished(slots.size()),
-        mailboxes(slots.size() * slots.size()) {}
+        slots(2 * static_cast<std::size_t>(members.size)),
+        num_begun(static_cast<std::size_t>(members.size)),
+        num_finished(num_begun.size()),
+        mailboxes(num_begun.size() * num_begun.size()) {}
 
-  [[nodiscard]] Slot& slot(int member) { return slots[static_cast<std::size_t>(member)]; }
+  /// Of the member's call of that number.
+  [[nodiscard]] Slot& slot(int member, std::uint64_t call) {
+    return slots[2 * static_cast<std::size_t>(member) + call % 2];
+  }
+  /// Of the last call that the member has posted.
+  [[nodiscard]] Slot& latest_slot(int member) {
+    Slot& even = slot(member, 0);
+    Slot& odd = slot(member, 1);
+    const bool is_even = even.num_posted.load(std::memory_order_acquire) >
+                         odd.num_posted.load(std::memory_order_acquire);
+    return is_even ? even : odd;
+  }
   [[nodiscard]] Mailbox& mailbox(int from, int to) {
-    return mailboxes[static_cast<std::size_t>(from) * slots.size() + static_cast<std::size_t>(to)];
+    return mailboxes[static_cast<std::size_t>(from) * num_begun.size() +
+                     static_cast<std::size_t>(to)];
   }
   [[nodiscard]] bool all_posted(std::uint64_t call) const {
-    return std::ranges::all_of(slots, [call](const Slot& slot) {
-      return slot.num_posted.load(std::memory_order_acquire) >= call;
-    });
+    for (std::size_t i = call % 2; i < slots.size(); i += 2)
+      if (slots[i].num_posted.load(std::memory_order_acquire) < call) return false;
+    return true;
   }
   [[nodiscard]] bool all_finished(std::uint64_t call) const {
     return std::ranges::all_of(num_finished, [call](const Count& count) {
@@ -170,13 +203,17 @@ struct ThreadWorld::Meeting {
     begun.store(call - 1, std::memory_order_seq_cst);
     return false;
   }
+  void finish(int member, std::uint64_t call) {
+    num_finished[static_cast<std::size_t>(member)].value.store(call, std::memory_order_release);
+  }
   /// Takes back `call` of `member`, who has not begun it; false if somebody has.
   [[nodiscard]] bool withdraw(int member, std::uint64_t call) {
     num_withdrawn.fetch_add(1, std::memory_order_seq_cst);
     if (std::ranges::none_of(num_begun, [call](const Count& begun) {
           return begun.value.load(std::memory_order_seq_cst) >= call;
         })) {
-      slot(member).num_posted.store(call - 1, std::memory_order_release);
+      slot(member, call)
+          .num_posted.store(std::max<std::uint64_t>(call, 2) - 2, std::memory_order_release);
       return true;
     }
     num_withdrawn.fetch_sub(1, std::memory_order_seq_cst);
@@ -185,7 +222,7 @@ struct ThreadWorld::Meeting {
 
   Group group;
   Lane channel;
-  std::vector<Slot> slots;
+  std::vector<Slot> slots;                     ///< two of each member
   std::vector<Count> num_begun, num_finished;  ///< of each member
   std::vector<Mailbox> mailboxes;              ///< of each ordered pair
   // Read in every call and hardly ever written.

@@ -78,10 +78,15 @@ void ThreadTransport::connect(const Group& group, Lane lane) {
 }
 
 void ThreadTransport::post(Flight& flight, Connection& connection, const ThreadWorld::Call& call) {
-  ThreadWorld::Meeting::Slot& slot = connection.meeting->slot(connection.group.position);
+  const std::uint64_t number = ++connection.num_calls;
+  ThreadWorld::Meeting::Slot& slot = connection.meeting->slot(connection.group.position, number);
+  const auto eager_size = call.eager_size(connection.group.size);
   slot.call = call;
-  slot.num_posted.store(++connection.num_calls, std::memory_order_release);
+  if (eager_size && *eager_size > 0)
+    std::memcpy(slot.contribution.data(), call.source, *eager_size);
+  slot.num_posted.store(number, std::memory_order_release);
   flight.connection = &connection;
+  flight.is_eager = eager_size.has_value();
   flight.moved = false;
   flight.is_message = false;
 }
@@ -156,7 +161,8 @@ void ThreadTransport::do_my_parts() {
 bool ThreadTransport::advance(Flight& flight) {
   if (flight.is_message) return advance_message(flight);
   if (!do_my_part(flight)) return false;
-  if (!flight.connection->meeting->all_finished(flight.connection->num_calls)) return false;
+  const Connection& connection = *flight.connection;
+  if (!flight.is_eager && !connection.meeting->all_finished(connection.num_calls)) return false;
   flight.connection = nullptr;
   return true;
 }
@@ -181,10 +187,11 @@ bool ThreadTransport::do_my_part(Flight& flight) {
   ThreadWorld::Meeting& meeting = *flight.connection->meeting;
   const std::uint64_t call = flight.connection->num_calls;
   const int me = flight.connection->group.position;
-  if (!meeting.all_posted(call) || !meeting.begin(me, call)) return false;
-  move_bytes(*flight.connection);
+  if (!meeting.all_posted(call)) return false;
+  if (!flight.is_eager && !meeting.begin(me, call)) return false;
+  move_bytes(flight);
   flight.moved = true;
-  meeting.num_finished[static_cast<std::size_t>(me)].value.store(call, std::memory_order_release);
+  if (!flight.is_eager) meeting.finish(me, call);
   return true;
 }
 

@@ -144,8 +144,7 @@ TEST(ThreadTransport, AMessageToAFailedRankIsTakenBack) {
 
 /// One all-gather that rank 0 gives up after `looks`, and writes to its memory. Whether rank 1, 2
 /// came to the end; what they have then is what rank 0 had before.
-std::array<bool, 2> gather_and_withdraw(int looks) {
-  constexpr std::int64_t numel = 64;
+std::array<bool, 2> gather_and_withdraw(std::int64_t numel, int looks) {
   std::array<bool, 2> ended{};
   run_threads(3, [&](Transport& transport) {
     const Group group = conformance::connected_world(transport);
@@ -172,9 +171,11 @@ std::array<bool, 2> gather_and_withdraw(int looks) {
 
 TEST(ThreadTransport, NobodyTouchesTheMemoryOfAMemberThatHasWithdrawn) {
   int num_ended = 0;
-  constexpr int rounds = 200;
+  constexpr int rounds = 300;
   for (int round = 0; round < rounds; ++round) {
-    const auto [one, two] = gather_and_withdraw(1 << round % 10);
+    // A call whose contributions travel with it, and one whose members read each other's memory.
+    const std::int64_t numel = round % 2 == 0 ? 4 : 4096;
+    const auto [one, two] = gather_and_withdraw(numel, 1 << round / 2 % 10);
     num_ended += int{one} + int{two};
   }
   EXPECT_GT(num_ended, 0);
