@@ -15,10 +15,10 @@ void copy(const std::byte* from, std::byte* to, std::int64_t bytes) {
 /// Every member compares all calls with the first member's, so all of them throw the same error.
 void ThreadTransport::check_calls(const Connection& connection) const {
   ThreadWorld::Meeting& meeting = *connection.meeting;
-  const ThreadWorld::Call& first = meeting.slot(0, connection.num_calls).call;
+  const ThreadWorld::Call& first = meeting.slot(0).call;
   for (int member = 1; member < connection.group.size; ++member) {
-    const ThreadWorld::Call& other = meeting.slot(member, connection.num_calls).call;
-    if (other.matches(first, connection.group.size)) continue;
+    const ThreadWorld::Call& other = meeting.slot(member).call;
+    if (other.matches(first)) continue;
     meeting.broken.store(true, std::memory_order_release);
     throw Error{message("rank ", connection.group.world_rank(member), " called ", other.to_string(),
                         " where rank ", connection.group.world_rank(0), " called ",
@@ -27,22 +27,16 @@ void ThreadTransport::check_calls(const Connection& connection) const {
   }
 }
 
-void ThreadTransport::move_bytes(const Flight& flight) {
+void ThreadTransport::move_bytes(const Connection& connection) {
   using Move = ThreadWorld::Call::Move;
-  const Connection& connection = *flight.connection;
   check_calls(connection);
+  ThreadWorld::Meeting& meeting = *connection.meeting;
   const int size = connection.group.size;
   const int me = connection.group.position;
-  const auto slot_of = [&](int member) -> ThreadWorld::Meeting::Slot& {
-    return connection.meeting->slot(member, connection.num_calls);
-  };
-  const ThreadWorld::Call& mine = slot_of(me).call;
+  const ThreadWorld::Call& mine = meeting.slot(me).call;
   const std::int64_t unit = size_of(mine.dtype);
   const std::int64_t bytes = mine.numel * unit;
-  const auto source_of = [&](int member) -> const std::byte* {
-    const auto& slot = slot_of(member);
-    return flight.is_eager ? slot.contribution.data() : slot.call.source;
-  };
+  const auto source_of = [&](int member) { return meeting.slot(member).call.source; };
   switch (mine.move) {
     case Move::nothing:
       return;
@@ -51,72 +45,65 @@ void ThreadTransport::move_bytes(const Flight& flight) {
         copy(source_of(peer), mine.target + peer * bytes, bytes);
       return;
     case Move::exchange:
-      if (mine.counts != nullptr) return exchange_by_counts(connection);
+      if (!mine.counts.empty()) return exchange_by_counts(connection);
       for (int peer = 0; peer < size; ++peer)
         copy(source_of(peer) + me * bytes, mine.target + peer * bytes, bytes);
       return;
     case Move::root_to_all:
       return copy(source_of(mine.root), mine.target, bytes);
     case Move::gather_to_root:
-      return copy(mine.source, slot_of(mine.root).call.target + me * bytes, bytes);
+      return copy(mine.source, meeting.slot(mine.root).call.target + me * bytes, bytes);
     case Move::scatter_from_root:
       return copy(source_of(mine.root) + me * bytes, mine.target, bytes);
     case Move::reduce_to_all:
     case Move::reduce_to_root:
     case Move::reduce_to_own:
-      return reduce_part(flight);
+      return reduce_part(connection);
   }
 }
 
 void ThreadTransport::exchange_by_counts(const Connection& connection) {
   ThreadWorld::Meeting& meeting = *connection.meeting;
-  const std::uint64_t call = connection.num_calls;
-  const ThreadWorld::Call& mine = meeting.slot(connection.group.position, call).call;
+  const ThreadWorld::Call& mine = meeting.slot(connection.group.position).call;
   const auto me = static_cast<std::size_t>(connection.group.position);
   const auto size = static_cast<std::size_t>(connection.group.size);
   const std::int64_t unit = size_of(mine.dtype);
   std::byte* to = mine.target;
   for (std::size_t peer = 0; peer < size; ++peer) {
-    const std::int64_t* theirs = mine.counts + peer * size;
+    const auto theirs = mine.counts.subspan(peer * size, size);
     std::int64_t before = 0;
     for (std::size_t other = 0; other < me; ++other) before += theirs[other];
-    copy(meeting.slot(static_cast<int>(peer), call).call.source + before * unit, to,
-         theirs[me] * unit);
+    copy(meeting.slots[peer].call.source + before * unit, to, theirs[me] * unit);
     to += theirs[me] * unit;
   }
 }
 
 /// This member's part of a reduction: its own block, or a share of whole cache lines, written to
-/// the root or to all members. Of eager calls each member reduces everything for itself.
-void ThreadTransport::reduce_part(const Flight& flight) {
+/// the root or to all members.
+void ThreadTransport::reduce_part(const Connection& connection) {
   using Move = ThreadWorld::Call::Move;
-  const Connection& connection = *flight.connection;
-  const int size = connection.group.size;
-  const auto slot_of = [&](int member) -> ThreadWorld::Meeting::Slot& {
-    return connection.meeting->slot(member, connection.num_calls);
-  };
-  const ThreadWorld::Call& mine = slot_of(connection.group.position).call;
+  ThreadWorld::Meeting& meeting = *connection.meeting;
+  const ThreadWorld::Call& mine = meeting.slot(connection.group.position).call;
   const bool scatter = mine.move == Move::reduce_to_own;
-  if (size == 1) return copy(mine.source, mine.target, mine.numel * size_of(mine.dtype));
+  if (connection.group.size == 1)
+    return copy(mine.source, mine.target, mine.numel * size_of(mine.dtype));
   const std::int64_t line = 64 / size_of(mine.dtype);
   const std::int64_t lines = (mine.numel + line - 1) / line;
   const std::int64_t share =
-      scatter || flight.is_eager ? mine.numel : (lines + size - 1) / size * line;
-  const std::int64_t first = flight.is_eager && !scatter ? 0 : share * connection.group.position;
+      scatter ? mine.numel : (lines + connection.group.size - 1) / connection.group.size * line;
+  const std::int64_t first = share * connection.group.position;
   const std::int64_t count = scatter ? share : std::min(share, mine.numel - first);
   if (count <= 0) return;
   const std::int64_t offset = first * size_of(mine.dtype);
   sources_.clear();
   targets_.clear();
-  for (int member = 0; member < size; ++member) {
-    const auto& slot = slot_of(member);
-    sources_.push_back((flight.is_eager ? slot.contribution.data() : slot.call.source) + offset);
-    if (mine.move == Move::reduce_to_all && !flight.is_eager)
-      targets_.push_back(slot.call.target + offset);
+  for (const auto& slot : meeting.slots) {
+    sources_.push_back(slot.call.source + offset);
+    if (mine.move == Move::reduce_to_all) targets_.push_back(slot.call.target + offset);
   }
   if (mine.move == Move::reduce_to_root)
-    targets_.push_back(slot_of(mine.root).call.target + offset);
-  if (targets_.empty()) targets_.push_back(mine.target);
+    targets_.push_back(meeting.slot(mine.root).call.target + offset);
+  if (scatter) targets_.push_back(mine.target);
   reduce(mine.dtype, mine.reduction, sources_, targets_, count);
 }
 
@@ -150,8 +137,8 @@ void ThreadTransport::check_message(const Flight& flight) const {
 void ThreadTransport::check_peer(const Flight& flight, bool sending) const {
   using State = ThreadWorld::Mailbox::State;
   const int peer = sending ? flight.message.to : flight.message.from;
-  const ThreadWorld::Meeting::Slot& slot = flight.connection->meeting->latest_slot(peer);
-  if (slot.num_posted.load(std::memory_order_acquire) <= flight.connection->num_calls) return;
+  const ThreadWorld::Meeting::Slot& slot = flight.connection->meeting->slot(peer);
+  if (slot.num_calls.load(std::memory_order_acquire) <= flight.connection->num_calls) return;
   // It may have done its part of the message in the meantime and gone on.
   const ThreadWorld::Mailbox& mailbox = sending ? *flight.outbox : *flight.inbox;
   const State open = sending ? State::posted : State::empty;

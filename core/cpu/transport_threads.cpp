@@ -78,17 +78,13 @@ void ThreadTransport::connect(const Group& group, Lane lane) {
 }
 
 void ThreadTransport::post(Flight& flight, Connection& connection, const ThreadWorld::Call& call) {
-  const std::uint64_t number = ++connection.num_calls;
-  ThreadWorld::Meeting::Slot& slot = connection.meeting->slot(connection.group.position, number);
-  const auto eager_size = call.eager_size(connection.group.size);
+  ThreadWorld::Meeting::Slot& slot = connection.meeting->slot(connection.group.position);
   slot.call = call;
-  if (eager_size && *eager_size > 0)
-    std::memcpy(slot.contribution.data(), call.source, *eager_size);
-  slot.num_posted.store(number, std::memory_order_release);
+  slot.num_calls.store(++connection.num_calls, std::memory_order_release);
   flight.connection = &connection;
-  flight.is_eager = eager_size.has_value();
   flight.moved = false;
   flight.is_message = false;
+  connection.meeting->arrived.fetch_add(1, std::memory_order_acq_rel);
 }
 
 void ThreadTransport::post(Flight& flight, Connection& connection, const SendRecv& message) {
@@ -161,8 +157,9 @@ void ThreadTransport::do_my_parts() {
 bool ThreadTransport::advance(Flight& flight) {
   if (flight.is_message) return advance_message(flight);
   if (!do_my_part(flight)) return false;
-  const Connection& connection = *flight.connection;
-  if (!flight.is_eager && !connection.meeting->all_finished(connection.num_calls)) return false;
+  const ThreadWorld::Meeting& meeting = *flight.connection->meeting;
+  const std::uint64_t all = flight.connection->num_calls * meeting.slots.size();
+  if (meeting.finished.load(std::memory_order_acquire) < all) return false;
   flight.connection = nullptr;
   return true;
 }
@@ -185,13 +182,11 @@ bool ThreadTransport::do_my_part(Flight& flight) {
   if (flight.is_message) return receive(flight);
   if (flight.moved) return true;
   ThreadWorld::Meeting& meeting = *flight.connection->meeting;
-  const std::uint64_t call = flight.connection->num_calls;
-  const int me = flight.connection->group.position;
-  if (!meeting.all_posted(call)) return false;
-  if (!flight.is_eager && !meeting.begin(me, call)) return false;
-  move_bytes(flight);
+  const std::uint64_t all = flight.connection->num_calls * meeting.slots.size();
+  if (meeting.arrived.load(std::memory_order_acquire) < all) return false;
+  move_bytes(*flight.connection);
   flight.moved = true;
-  if (!flight.is_eager) meeting.finish(me, call);
+  meeting.finished.fetch_add(1, std::memory_order_acq_rel);
   return true;
 }
 
@@ -236,23 +231,29 @@ void ThreadTransport::withdraw(Flight& flight) noexcept {
   if (flight.connection == nullptr) return;
   if (flight.is_message) return withdraw_message(flight);
   ThreadWorld::Meeting& meeting = *flight.connection->meeting;
-  const std::uint64_t call = flight.connection->num_calls;
-  const int me = flight.connection->group.position;
+  const std::uint64_t all = flight.connection->num_calls * meeting.slots.size();
+  std::uint64_t arrived = meeting.arrived.load(std::memory_order_acquire);
+  // Unless all have arrived nobody has looked at our pointers; taking our arrival back keeps it so.
+  while (arrived < all)
+    if (meeting.arrived.compare_exchange_weak(arrived, arrived - 1, std::memory_order_acq_rel)) {
+      meeting.slot(flight.connection->group.position)
+          .num_calls.store(flight.connection->num_calls - 1, std::memory_order_release);
+      flight.connection = nullptr;
+      return;
+    }
+  // Otherwise do our part and let the others do theirs, unless they fail as well.
   using State = ThreadWorld::Rank::State;
   const auto peers_run = [&] {
     for (int member = 0; member < flight.connection->group.size; ++member) {
       const auto peer = static_cast<std::size_t>(flight.connection->group.world_rank(member));
       const State state = world_.ranks_[peer].state.load(std::memory_order_acquire);
-      if (member != me && state != State::failed) return true;
+      if (member != flight.connection->group.position && state != State::failed) return true;
     }
     return false;
   };
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{5};
-  // Where somebody touches our memory, do our part and let the others do theirs, unless they fail
-  // as well.
   while (!meeting.broken.load(std::memory_order_acquire) && peers_run() &&
          std::chrono::steady_clock::now() < deadline) {
-    if (!flight.moved && meeting.withdraw(me, call)) break;
     try {
       if (advance(flight)) return;
     } catch (const Error&) {

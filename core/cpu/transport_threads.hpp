@@ -50,9 +50,8 @@ class ThreadWorld {
 
 /// Ranks as threads of one process. A collective is a meeting: members post their pointers and
 /// arrive; once all are there, each member's `test` copies or reduces its own part straight from
-/// and to all members' memory, or from the copies that came with small calls. A message waits in
-/// the mailbox of its two members until the receiver copies it straight from the sender's memory.
-/// Bytes move only in `test`, without locks.
+/// and to all members' memory. A message waits in the mailbox of its two members until the receiver
+/// copies it straight from the sender's memory. Bytes move only in `test`, without locks.
 class ThreadTransport final : public Transport {
  public:
   ThreadTransport(ThreadWorld& world, int rank);
@@ -76,7 +75,6 @@ class ThreadTransport final : public Transport {
   };
   struct Flight {
     Connection* connection{nullptr};  ///< null when nothing is in flight
-    bool is_eager{false};             ///< contributions travel with the calls
     bool moved{false};                ///< this member's part of a collective is done
     // Of a SendRecv:
     bool is_message{false};
@@ -104,9 +102,9 @@ class ThreadTransport final : public Transport {
   void withdraw(Flight& flight) noexcept;
   void withdraw_message(Flight& flight) noexcept;
   void check_calls(const Connection& connection) const;
-  void move_bytes(const Flight& flight);
+  void move_bytes(const Connection& connection);
   void exchange_by_counts(const Connection& connection);
-  void reduce_part(const Flight& flight);
+  void reduce_part(const Connection& connection);
 
   ThreadWorld& world_;
   std::array<std::deque<Connection>, num_lanes> connections_;  ///< by channel
