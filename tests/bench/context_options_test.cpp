@@ -1,6 +1,6 @@
 #include "bench/context/options.hpp"
 #include "bench/harness/csv.hpp"
-#include "core/error.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -13,12 +13,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 std::string problem_of(const std::vector<std::string>& arguments) {
-  try {
-    (void)parse_options(arguments);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::refusal([&] { return parse_options(arguments); });
 }
 
 TEST(ContextOptions, DefaultsCompareTheThreeKindsWithOneRank) {

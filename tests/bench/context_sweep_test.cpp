@@ -1,5 +1,5 @@
 #include "bench/context/sweep.hpp"
-#include "core/error.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -16,12 +16,7 @@ Sweep sweep_of(const std::vector<std::string>& arguments, int world_size) {
 }
 
 std::string problem_of(const std::vector<std::string>& arguments, int world_size) {
-  try {
-    (void)sweep_of(arguments, world_size);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::refusal([&] { return sweep_of(arguments, world_size); });
 }
 
 std::vector<std::string> splits_of(const Sweep& sweep) {

@@ -1,7 +1,7 @@
 #include "bench/harness/options.hpp"
 
 #include "bench/harness/csv.hpp"
-#include "core/error.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -13,12 +13,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::string problem_of(const std::vector<std::string>& arguments) {
-  try {
-    (void)parse_options(arguments);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::refusal([&] { return parse_options(arguments); });
 }
 
 TEST(Options, DefaultsRunOneBlock) {
@@ -137,13 +132,9 @@ TEST(LaunchPlan, PicksTheTransport) {
 
 TEST(LaunchPlan, RefusesWhatWouldRunCopies) {
   const auto problem = [](const std::vector<std::string>& arguments, const std::string& launcher,
-                          bool have_mpi) -> std::string {
-    try {
-      (void)plan_launch(launch_request(parse_options(arguments)), launcher, have_mpi);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "accepted";
+                          bool have_mpi) {
+    return test::refusal(
+        [&] { return plan_launch(launch_request(parse_options(arguments)), launcher, have_mpi); });
   };
   EXPECT_THAT(problem({"--transport", "threads"}, "mpirun (PMI_SIZE=2)", true),
               AllOf(HasSubstr("mpirun (PMI_SIZE=2)"), HasSubstr("leave out --transport threads")));

@@ -5,8 +5,8 @@
 #include "bench/harness/verdict.hpp"
 #include "bench/pipeline/inference.hpp"
 #include "bench/pipeline/sweep.hpp"
-#include "core/error.hpp"
 #include "tests/sim/machines.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -26,12 +26,7 @@ std::vector<std::string> infer(std::vector<std::string> arguments) {
 }
 
 std::string problem_of(const std::vector<std::string>& arguments, int world_size = 4) {
-  try {
-    (void)expand(parse_options(arguments), world_size);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::refusal([&] { return expand(parse_options(arguments), world_size); });
 }
 
 TEST(InferenceOptions, DefaultsAreBothStepsOfOneAndFourRequests) {

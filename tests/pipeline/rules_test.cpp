@@ -1,4 +1,5 @@
 #include "tests/pipeline/schedules.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -9,12 +10,7 @@ using testing::HasSubstr;
 using Kind = ScheduleKind;
 
 std::string refusal(Kind kind, const Request& request) {
-  try {
-    (void)generate(kind, request);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::refusal([&] { return generate(kind, request); });
 }
 
 TEST(Rules, NameTheValueTheRuleAndWhatWouldWork) {
