@@ -317,6 +317,15 @@ TEST(InferenceInput, WhatItDoesNotOfferIsRefused) {
               HasSubstr("requests is 0"));
   EXPECT_THAT(with([](LayerConfig& config) { config.inference->tokens = 0; }),
               HasSubstr("tokens is 0"));
+  const auto with_passes = [&](int requests, int tokens) {
+    return with([&](LayerConfig& config) {
+      config.inference->requests = requests;
+      config.inference->tokens = tokens;
+    });
+  };
+  EXPECT_EQ(with_passes(1000, 100), "accepted");
+  EXPECT_THAT(with_passes(100'000, 100'000),
+              HasSubstr("requests 100000 x tokens 100000 make more"));
   EXPECT_THAT(with([](LayerConfig& config) { config.block = BlockKind::block; }),
               HasSubstr("scope block"));
   EXPECT_THAT(with([](LayerConfig& config) { config.parallel.sequence_parallel = true; }),
