@@ -1,10 +1,10 @@
 // --mode infer: options, sweep, what rows say, and the comparison of tp with pp.
 
-#include "bench/harness/columns.hpp"
 #include "bench/harness/predict.hpp"
 #include "bench/harness/verdict.hpp"
 #include "bench/pipeline/inference.hpp"
 #include "bench/pipeline/sweep.hpp"
+#include "tests/bench/columns.hpp"
 #include "tests/sim/machines.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -121,10 +121,7 @@ Result row(InferenceStep step, int pp, int tp, int requests, double iteration_us
 }
 
 std::string cell(const std::string& name, const Result& result) {
-  const RunIdentity run{"id", "cpu", "threads", Tool::pp};
-  for (const Column& column : result_columns(Tool::pp))
-    if (column.name == name) return column.cell({result, run});
-  return "no such column";
+  return cell_of(Tool::pp, name, result);
 }
 
 TEST(InferenceColumns, SayWhatAUserWaitsFor) {

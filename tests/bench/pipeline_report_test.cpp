@@ -1,7 +1,7 @@
-#include "bench/harness/columns.hpp"
 #include "bench/pipeline/gain.hpp"
 #include "bench/pipeline/report.hpp"
 #include "layers/pipeline/generate.hpp"
+#include "tests/bench/columns.hpp"
 
 #include <gmock/gmock.h>
 
@@ -45,10 +45,7 @@ Result three_ranks() {
 }
 
 std::string cell(const std::string& name, const Result& result) {
-  const RunIdentity run{"id", "cpu", "threads", Tool::pp};
-  for (const Column& column : result_columns(Tool::pp))
-    if (column.name == name) return column.cell({result, run});
-  return "no such column";
+  return cell_of(Tool::pp, name, result);
 }
 
 TEST(PipelineReport, ComparesTheBubbleWithTheory) {
