@@ -147,7 +147,9 @@ TEST(PipelineGain, ComparesMeasuredRowsThatDifferInTheirBalanceOnly) {
   const Outcome by_cost = balanced("measured", {4, 3, 2}, 8000, 14'000);
   Outcome other = by_cost;
   other.result.config.layer.pipeline.micro = 8;  // has no row by count
-  const std::vector<Result> results{by_count.result, other.result, by_cost.result};
+  Outcome larger = balanced("count", {3, 3, 3}, 90'000, 99'000);
+  larger.result.config.vocab_unpadded = 32'768;
+  const std::vector<Result> results{larger.result, by_count.result, other.result, by_cost.result};
   const auto gains = measured_gains(results);
   ASSERT_EQ(gains.size(), 1U);
   EXPECT_DOUBLE_EQ(gains[0].gain_pct(), 20);
