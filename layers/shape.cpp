@@ -141,6 +141,11 @@ void check_inference(const LayerConfig& config) {
   const InferenceConfig& run = *config.inference;
   check_positive("requests", run.requests);
   check_positive("tokens", run.tokens);
+  constexpr std::int64_t most_passes = 100'000;  // all are recorded, and run one after another
+  if (std::int64_t{run.requests} * run.tokens > most_passes)
+    throw InputError{message("requests ", run.requests, " x tokens ", run.tokens,
+                             " make more than ", most_passes,
+                             " passes in an iteration; lower one of them: their times are alike")};
   if (config.block != BlockKind::model)
     throw InputError{
         message("inference runs a model, not scope ", name_of(config.block), "; try scope model")};

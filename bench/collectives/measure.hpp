@@ -39,7 +39,6 @@ class Meter {
   enum class Who : std::uint8_t { all, first_group };
 
   [[nodiscard]] Entry make_entry(const Series& series, const Series::Size& size, const Task& task);
-  void fill_inputs(const Entry& entry);
   [[nodiscard]] double take_sample(const Runnable& runnable, int count, Who who);
   [[nodiscard]] double warm_up(Entry& entry);
   [[nodiscard]] int calls_per_sample(double call_us, const std::vector<Entry>& entries);

@@ -40,11 +40,6 @@ std::string kind_of(const ContextParallel& context) {
   return fmt::format("hybrid {}{}", context.ulysses, context.ulysses_outer ? "o" : "");
 }
 
-std::string_view check_of(const Result& result) {
-  if (result.check_mode == CheckMode::off) return "off";
-  return result.check.pass ? "pass" : "FAIL";
-}
-
 /// " [sp, window 512, full]": what tells rows apart that the columns show as equal.
 std::string others_of(const LayerConfig& layer) {
   const ModelShape& shape = layer.shape;
@@ -91,10 +86,8 @@ void Table::add(const Outcome& row) {
                       context.is_split() ? name_of(context.order) : "-", context.cp.size,
                       layer.parallel.tp.size, layer.parallel.overlap ? "on" : "off", shape.heads,
                       shape.kv_heads, shape.seq, shape.batch);
-  if (result.status == Status::skipped)
-    out_ << "skipped: " << result.reason << others_of(layer) << '\n';
-  else if (result.status == Status::failed && result.time.samples == 0)
-    out_ << "FAILED: " << result.reason << others_of(layer) << '\n';
+  if (const std::string missing = missing_text(result); !missing.empty())
+    out_ << missing << others_of(layer) << '\n';
   else
     add_measured(result);
   out_ << std::flush;
@@ -107,7 +100,7 @@ void Table::add_measured(const Result& result) {
       fmt::runtime(numbers_format), result.time.p50 / 1e3, result.exposed_comm_pct(),
       100 * split.comp_us / std::max(split.window_us, 1e-9), result.balance(),
       fmt::format("{:.2f}x", result.speedup_ceiling()), speedup(result), result.mfu_causal_pct(),
-      check_of(result), result.verdict + others_of(result.config.layer));
+      check_text(result), result.verdict + others_of(result.config.layer));
   if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
   double planned_bytes = 0;
   for (const RankWork& rank : result.work) planned_bytes = std::max(planned_bytes, rank.bytes_plan);
@@ -116,12 +109,8 @@ void Table::add_measured(const Result& result) {
                         name_of(result.config.phase), count_collectives(result.volume),
                         format_bytes(result.bytes_analytic), format_bytes(planned_bytes),
                         format_bytes(result.bytes_observed));
-  if (verbose_)
-    for (const VolumeLine& line : result.volume)
-      out_ << fmt::format("      {:<60} {:>10} = {}\n", line.what, format_bytes(line.bytes),
-                          line.formula);
-  if (verbose_ || result.verdict != "compute_bound")
-    out_ << "    " << result.verdict << ": " << result.verdict_reason << '\n';
+  if (verbose_) print_terms(out_, result.volume);
+  print_verdict(out_, result, verbose_);
 }
 
 std::string Table::speedup(const Result& result) const {

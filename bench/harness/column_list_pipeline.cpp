@@ -129,7 +129,9 @@ std::vector<Column> split_columns() {
 /// Stage by stage and rank by rank.
 std::vector<Column> detail_columns() {
   return {
-      {"stage_forward_us", "us", "F of each stage for one micro-batch, joined by '+'", measured,
+      {"stage_forward_us", "us",
+       "F of each stage for one micro-batch, mean over the ranks that hold it, joined by '+'",
+       measured,
        [](R r) {
          return of_pipeline(r, [](const auto& times) {
            return joined(times.stages, [](const StageTime& stage) { return stage.forward_us; });

@@ -62,11 +62,14 @@ class CommandLine {
 [[nodiscard]] CommandLine::Program layers_program();
 // The options of the programs that measure layers, by group. `options` must outlive the parse, and
 // its `tool` says for which program the texts are.
-void add_shape_options(CommandLine& line, Options& options);       ///< shardmark-tp
-void add_layer_kind_options(CommandLine& line, Options& options);  ///< in the group of shapes
-void add_dtype_option(CommandLine& line, Options& options);        ///< likewise
-void add_parallel_options(CommandLine& line, Options& options);    ///< shardmark-tp
-void add_launch_options(CommandLine& line, Options& options);      ///< in the same group
+void add_shape_options(CommandLine& line, Options& options);  ///< shardmark-tp
+// In the group of shapes:
+void add_model_option(CommandLine& line, Options& options);
+void add_head_options(CommandLine& line, Options& options);  ///< heads that hidden is split into
+void add_layer_kind_options(CommandLine& line, Options& options);
+void add_dtype_option(CommandLine& line, Options& options);
+void add_parallel_options(CommandLine& line, Options& options);  ///< shardmark-tp
+void add_launch_options(CommandLine& line, Options& options);    ///< in the same group
 void add_measurement_options(CommandLine& line, Options& options);
 void add_output_options(CommandLine& line, Options& options);
 void add_prediction_options(CommandLine& line, Options& options);

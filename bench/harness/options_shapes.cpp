@@ -1,5 +1,4 @@
 #include "bench/harness/handlers.hpp"
-#include "layers/presets.hpp"
 
 namespace shardmark::bench {
 
@@ -14,21 +13,9 @@ void add_shape_options(CommandLine& line, Options& options) {
                                                    {"attention", BlockKind::attention},
                                                    {"block", BlockKind::block},
                                                    {"model", BlockKind::model}}));
-  line.add("--model",
-           {"NAME,...",
-            "shape and kinds of a public model (--list-models); other options replace single "
-            "values, all others stay as published",
-            "none", "llama3-8b"},
-           [&options](std::string_view option, const std::string& text) {
-             options.models = split_list(option, text);
-           });
+  add_model_option(line, options);
   line.add("--hidden", {"N,...", "hidden width", "1k", "1k,2k,4k"}, set_sizes(options.hidden));
-  line.add("--heads",
-           {"N,...", "query heads; the head width is hidden / heads",
-            "hidden / 128, so hidden must be a multiple of 128 then", "16"},
-           set_sizes(options.heads));
-  line.add("--kv-heads", {"N,...", "key and value heads (grouped-query attention)", "heads", "8"},
-           set_sizes(options.kv_heads));
+  add_head_options(line, options);
   line.add("--ffn",
            {"N,...",
             "inner width of the MLP; output (input) width of "
@@ -46,6 +33,26 @@ void add_shape_options(CommandLine& line, Options& options) {
   line.add("--seq", {"N,...", "sequence length (tokens)", "1k", "512,1k"}, set_sizes(options.seq));
   line.add("--batch", {"N,...", "sequences", "1", "1,4"}, set_sizes(options.batch));
   add_dtype_option(line, options);
+}
+
+void add_model_option(CommandLine& line, Options& options) {
+  line.add("--model",
+           {"NAME,...",
+            "shape and kinds of a public model (--list-models); other options replace single "
+            "values, all others stay as published",
+            "none", "llama3-8b"},
+           [&options](std::string_view option, const std::string& text) {
+             options.models = split_list(option, text);
+           });
+}
+
+void add_head_options(CommandLine& line, Options& options) {
+  line.add("--heads",
+           {"N,...", "query heads; the head width is hidden / heads",
+            "hidden / 128, so hidden must be a multiple of 128 then", "16"},
+           set_sizes(options.heads));
+  line.add("--kv-heads", {"N,...", "key and value heads (grouped-query attention)", "heads", "8"},
+           set_sizes(options.kv_heads));
 }
 
 void add_layer_kind_options(CommandLine& line, Options& options) {

@@ -142,7 +142,7 @@ std::vector<RankIteration> PipelineAnalysis::replay(std::span<const RankIteratio
 
 std::vector<StageTime> PipelineAnalysis::stage_times(std::span<const RankIteration> ranks) const {
   std::vector<StageTime> stages(num_stages_);
-  std::vector<std::set<int>> micros(num_stages_);
+  std::vector<std::set<std::pair<std::size_t, int>>> runs(num_stages_);  // rank, micro-batch
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     for (const KernelRecord& record : ranks[rank].records) {
       const auto& action = actions_[rank].at(record.op_seq);
@@ -150,10 +150,10 @@ std::vector<StageTime> PipelineAnalysis::stage_times(std::span<const RankIterati
       StageTime& stage = stages.at(static_cast<std::size_t>(action->stage));
       (action->act == Act::F ? stage.forward_us : stage.backward_us) +=
           to_us(record.end_ns - record.start_ns);
-      micros[static_cast<std::size_t>(action->stage)].insert(action->micro);
+      runs[static_cast<std::size_t>(action->stage)].emplace(rank, action->micro);
     }
   for (std::size_t i = 0; i < num_stages_; ++i) {
-    const double count = std::max(1.0, static_cast<double>(micros[i].size()));
+    const double count = std::max(1.0, static_cast<double>(runs[i].size()));
     stages[i].forward_us /= count;
     stages[i].backward_us /= count;
   }

@@ -48,7 +48,8 @@ struct Bubble {
   double of_total{0};  ///< bubble / window
 };
 
-/// What a stage computes for one micro-batch, median over iterations.
+/// What a stage computes for one micro-batch: the mean over the ranks that hold it, then the median
+/// over iterations.
 struct StageTime {
   double forward_us{0}, backward_us{0};  ///< backward: B, or I and W
 };

@@ -45,7 +45,7 @@ struct TimeSplit {
 struct Peak {
   double tflops{0};        ///< per rank, all ranks of the case at once
   double alone_tflops{0};  ///< one rank while the others wait
-  std::string source;      ///< measured_gemm or user
+  std::string source;      ///< measured_gemm, machine:NAME or user
 };
 
 /// Time per kernel name on one rank in the profiled iteration.

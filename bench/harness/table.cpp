@@ -34,12 +34,29 @@ constexpr const char* conventions =
 
 const char* on_off(bool value) { return value ? "on" : "off"; }
 
-const char* check_of(const Result& result) {
+}  // namespace
+
+std::string_view check_text(const Result& result) {
   if (result.check_mode == CheckMode::off) return "off";
   return result.check.pass ? "pass" : "FAIL";
 }
 
-}  // namespace
+std::string missing_text(const Result& result) {
+  if (result.status == Status::skipped) return "skipped: " + result.reason;
+  if (result.status == Status::failed && result.time.p50 <= 0) return "FAILED: " + result.reason;
+  return {};
+}
+
+void print_terms(std::ostream& out, const std::vector<VolumeLine>& volume) {
+  for (const VolumeLine& line : volume)
+    out << fmt::format("      {:<60} {:>10} = {}\n", line.what, format_bytes(line.bytes),
+                       line.formula);
+}
+
+void print_verdict(std::ostream& out, const Result& result, bool always) {
+  if (always || result.verdict != "compute_bound")
+    out << "    " << result.verdict << ": " << result.verdict_reason << '\n';
+}
 
 void print_launch(std::ostream& out, const Options& options, const Transport& transport) {
   if (options.machine) {
@@ -95,12 +112,8 @@ void Table::add(const Outcome& row) {
                       name_of(result.config.phase), name_of(layer.dtype), result.tp(),
                       on_off(layer.parallel.sequence_parallel), on_off(layer.parallel.overlap),
                       layer.shape.hidden, layer.shape.seq, layer.shape.batch);
-  if (result.status == Status::skipped) {
-    out_ << "skipped: " << result.reason << std::endl;
-    return;
-  }
-  if (result.status == Status::failed && result.time.samples == 0) {
-    out_ << "FAILED: " << result.reason << std::endl;
+  if (const std::string missing = missing_text(result); !missing.empty()) {
+    out_ << missing << std::endl;
     return;
   }
   if (result.tp() == 1) serial_us_[shape_key(result.config)] = result.time.p50;
@@ -108,7 +121,7 @@ void Table::add(const Outcome& row) {
   out_ << fmt::format(
       fmt::runtime(numbers_format), result.time.p50 / 1e3, result.exposed_comm_pct(),
       split.window_us > 0 ? 100 * split.comp_us / split.window_us : 0.0, result.mfu_causal_pct(),
-      result.tflops_per_device(), speedup(result), check_of(result), result.verdict);
+      result.tflops_per_device(), speedup(result), check_text(result), result.verdict);
   if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
   if (!result.volume.empty())
     out_ << fmt::format("    comm/{}: {}{}: {} by formula, {} counted\n",
@@ -118,15 +131,12 @@ void Table::add(const Outcome& row) {
                             : "",
                         format_bytes(result.bytes_analytic), format_bytes(result.bytes_observed));
   if (verbose_ && !result.volume.empty()) {
-    for (const VolumeLine& line : result.volume)
-      out_ << fmt::format("      {:<60} {:>10} = {}\n", line.what, format_bytes(line.bytes),
-                          line.formula);
+    print_terms(out_, result.volume);
     out_ << fmt::format("      t = {}, T = {} tokens, h = {}, ffn = {}, e = {} bytes\n",
                         result.tp(), layer.shape.tokens(), layer.shape.hidden, layer.shape.ffn,
                         size_of(layer.dtype));
   }
-  if (verbose_ || result.verdict != "compute_bound")
-    out_ << "    " << result.verdict << ": " << result.verdict_reason << '\n';
+  print_verdict(out_, result, verbose_);
   out_ << std::flush;
 }
 

@@ -7,6 +7,7 @@
 #include <iosfwd>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace shardmark::bench {
@@ -34,6 +35,17 @@ class Table final : public ResultSink {
   bool verbose_;
   std::map<std::string, double> serial_us_;  ///< p50 of tp 1, by shape
 };
+
+// What the tables of all programs say alike about a row.
+/// Of the column check: "off", "pass" or "FAIL".
+[[nodiscard]] std::string_view check_text(const Result& result);
+/// In place of the numbers of a row that has none: "skipped: " or "FAILED: " and the reason. Empty
+/// where there are numbers.
+[[nodiscard]] std::string missing_text(const Result& result);
+/// Below a row, a line for each term of its communication by formula.
+void print_terms(std::ostream& out, const std::vector<VolumeLine>& volume);
+/// Below a row, the verdict and its reason; always or where something other than compute binds.
+void print_verdict(std::ostream& out, const Result& result, bool always);
 
 /// "forward 2 all-reduce, backward 2 all-reduce": how often each collective runs in one iteration.
 [[nodiscard]] std::string count_collectives(const std::vector<VolumeLine>& volume);

@@ -13,7 +13,7 @@ namespace {
 /// Equal for rows that differ in nothing but their balance.
 std::string key_of(Case config) {
   config.balance = "count";
-  return describe(config);
+  return shape_key(config) + ' ' + describe(config);
 }
 
 double slowest_us(const PipelineTimes& times) {

@@ -43,11 +43,6 @@ constexpr const char* conventions =
     "GB =\n"
     "#   1e3, 1e6, 1e9 bytes.\n";
 
-std::string_view check_of(const Result& result) {
-  if (result.check_mode == CheckMode::off) return "off";
-  return result.check.pass ? "pass" : "FAIL";
-}
-
 /// What tells rows apart that the columns show as equal.
 std::string others_of(const Case& config) {
   std::string text = config.model;
@@ -139,10 +134,8 @@ void InferenceTable::add(const Outcome& row) {
   out_ << fmt::format(fmt::runtime(shape_format), name_of(run.step), layer.parallel.pp.size,
                       layer.parallel.tp.size, run.requests, name_of(layer.dtype), shape.layers,
                       shape.hidden, shape.seq, shape.batch);
-  if (result.status == Status::skipped)
-    out_ << "skipped: " << result.reason << others_of(result.config) << '\n';
-  else if (result.time.p50 <= 0)
-    out_ << "FAILED: " << result.reason << others_of(result.config) << '\n';
+  if (const std::string missing = missing_text(result); !missing.empty())
+    out_ << missing << others_of(result.config) << '\n';
   else
     add_measured(result);
   out_ << std::flush;
@@ -158,18 +151,14 @@ void InferenceTable::add_measured(const Result& result) {
                       number(tokens_per_s(result), 1), hop_us > 0 ? number(hop_us, 1) : "-",
                       format_bytes(static_cast<double>(kv_cache_bytes(result.config.layer))),
                       number(100 * split.comp_us / std::max(split.window_us, 1e-9), 1),
-                      number(result.mfu_causal_pct(), 1), check_of(result),
+                      number(result.mfu_causal_pct(), 1), check_text(result),
                       result.verdict + others_of(result.config));
   if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
   if (!result.volume.empty())
     out_ << fmt::format("    comm: {} by formula, {} counted\n",
                         format_bytes(result.bytes_analytic), format_bytes(result.bytes_observed));
-  if (verbose_)
-    for (const VolumeLine& line : result.volume)
-      out_ << fmt::format("      {:<60} {:>10} = {}\n", line.what, format_bytes(line.bytes),
-                          line.formula);
-  if (verbose_ || result.verdict != "compute_bound")
-    out_ << "    " << result.verdict << ": " << result.verdict_reason << '\n';
+  if (verbose_) print_terms(out_, result.volume);
+  print_verdict(out_, result, verbose_);
 }
 
 void InferenceTable::finish(bool complete) {

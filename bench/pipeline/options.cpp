@@ -43,23 +43,11 @@ constexpr int default_tokens = 32;
 void add_model_options(CommandLine& line, Options& all) {
   bench::Options& options = all.base;
   line.group("Shapes");
-  line.add("--model",
-           {"NAME,...",
-            "shape and kinds of a public model (--list-models); other options replace single "
-            "values, all others stay as published",
-            "none", "llama3-8b"},
-           [&options](std::string_view option, const std::string& text) {
-             options.models = split_list(option, text);
-           });
+  add_model_option(line, options);
   line.add("--layers", {"N,...", "transformer blocks; every stage needs one", "8", "24"},
            set_sizes(options.layers));
   line.add("--hidden", {"N,...", "hidden width", "512", "1k,2k"}, set_sizes(options.hidden));
-  line.add("--heads",
-           {"N,...", "query heads; the head width is hidden / heads",
-            "hidden / 128, so hidden must be a multiple of 128 then", "16"},
-           set_sizes(options.heads));
-  line.add("--kv-heads", {"N,...", "key and value heads (grouped-query attention)", "heads", "8"},
-           set_sizes(options.kv_heads));
+  add_head_options(line, options);
   line.add("--ffn", {"N,...", "inner width of the MLP", "4 x hidden", "14336"},
            set_sizes(options.ffn));
   add_layer_kind_options(line, options);

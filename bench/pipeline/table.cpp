@@ -32,11 +32,6 @@ constexpr const char* conventions =
     "GB =\n"
     "#   1e3, 1e6, 1e9 bytes.\n";
 
-std::string_view check_of(const Result& result) {
-  if (result.check_mode == CheckMode::off) return "off";
-  return result.check.pass ? "pass" : "FAIL";
-}
-
 /// " [merged, blocks 5+3, batch 2]": what tells rows apart that the columns show as equal.
 std::string others_of(const Case& config) {
   const LayerConfig& layer = config.layer;
@@ -78,10 +73,8 @@ void Table::add(const Outcome& row) {
                       layer.pipeline.chunks, layer.pipeline.micro, parallel.tp.size,
                       parallel.dp.size, name_of(layer.dtype), shape.layers, shape.hidden, shape.seq,
                       shape.batch);
-  if (result.status == Status::skipped)
-    out_ << "skipped: " << result.reason << others_of(result.config) << '\n';
-  else if (result.status == Status::failed && result.time.samples == 0)
-    out_ << "FAILED: " << result.reason << others_of(result.config) << '\n';
+  if (const std::string missing = missing_text(result); !missing.empty())
+    out_ << missing << others_of(result.config) << '\n';
   else
     add_measured(result);
   out_ << std::flush;
@@ -92,18 +85,14 @@ void Table::add_measured(const Result& result) {
   out_ << fmt::format(
       fmt::runtime(numbers_format), result.time.p50 / 1e3, result.exposed_comm_pct(),
       100 * split.comp_us / std::max(split.window_us, 1e-9), result.mfu_causal_pct(),
-      result.tflops_per_device(), check_of(result), result.verdict + others_of(result.config));
+      result.tflops_per_device(), check_text(result), result.verdict + others_of(result.config));
   if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
   print_times(out_, result, verbose_);
   if (!result.volume.empty())
     out_ << fmt::format("    comm: {} by formula, {} counted\n",
                         format_bytes(result.bytes_analytic), format_bytes(result.bytes_observed));
-  if (verbose_)
-    for (const VolumeLine& line : result.volume)
-      out_ << fmt::format("      {:<60} {:>10} = {}\n", line.what, format_bytes(line.bytes),
-                          line.formula);
-  if (verbose_ || result.verdict != "compute_bound")
-    out_ << "    " << result.verdict << ": " << result.verdict_reason << '\n';
+  if (verbose_) print_terms(out_, result.volume);
+  print_verdict(out_, result, verbose_);
 }
 
 }  // namespace shardmark::bench::pp

@@ -12,17 +12,16 @@ namespace {
 using Kind = ScheduleKind;
 
 constexpr std::array<ScheduleFacts, 10> table{{
-    {Kind::gpipe, "gpipe", "all forwards, then all backwards; holds every activation", false},
-    {Kind::one_f_one_b, "1f1b", "the bubble of gpipe with at most p activations", false},
-    {Kind::interleaved, "interleaved", "1/v of the bubble for v times the messages", false},
-    {Kind::zb_h1, "zb-h1", "about 1/3 of the bubble with the memory of 1f1b", true},
-    {Kind::zb_h2, "zb-h2", "no bubble but the stagger, with twice the memory of 1f1b", true},
-    {Kind::zb_v, "zb-v", "no bubble but the stagger, with the memory of 1f1b", true},
-    {Kind::v_half, "v-half", "1/2 of the bubble with 1/2 of the memory of 1f1b", true},
-    {Kind::v_min, "v-min", "2/3 of the bubble with 1/3 of the memory of 1f1b", true},
-    {Kind::dualpipe, "dualpipe", "hides communication in overlapped passes; parameters twice",
-     true},
-    {Kind::dualpipe_v, "dualpipe-v", "dualpipe on half the ranks, folded into a V", true},
+    {Kind::gpipe, "gpipe", "all forwards, then all backwards; holds every activation"},
+    {Kind::one_f_one_b, "1f1b", "the bubble of gpipe with at most p activations"},
+    {Kind::interleaved, "interleaved", "1/v of the bubble for v times the messages"},
+    {Kind::zb_h1, "zb-h1", "about 1/3 of the bubble with the memory of 1f1b"},
+    {Kind::zb_h2, "zb-h2", "no bubble but the stagger, with twice the memory of 1f1b"},
+    {Kind::zb_v, "zb-v", "no bubble but the stagger, with the memory of 1f1b"},
+    {Kind::v_half, "v-half", "1/2 of the bubble with 1/2 of the memory of 1f1b"},
+    {Kind::v_min, "v-min", "2/3 of the bubble with 1/3 of the memory of 1f1b"},
+    {Kind::dualpipe, "dualpipe", "hides communication in overlapped passes; parameters twice"},
+    {Kind::dualpipe_v, "dualpipe-v", "dualpipe on half the ranks, folded into a V"},
 }};
 
 bool is_v(Kind kind) {
@@ -81,12 +80,6 @@ void check_layers(Kind kind, const Request& request) {
 std::span<const ScheduleFacts> schedules() { return table; }
 
 const ScheduleFacts& facts_of(ScheduleKind kind) { return table[static_cast<std::size_t>(kind)]; }
-
-std::optional<ScheduleKind> parse_schedule_kind(std::string_view name) {
-  const auto found = std::ranges::find(table, name, &ScheduleFacts::name);
-  if (found == table.end()) return {};
-  return found->kind;
-}
 
 int num_chunks(ScheduleKind kind, const Request& request) {
   if (kind == Kind::interleaved) return request.chunks > 0 ? request.chunks : 2;

@@ -6,7 +6,6 @@
 #include "layers/pipeline/replay.hpp"
 #include "layers/pipeline/schedule.hpp"
 
-#include <optional>
 #include <span>
 
 namespace shardmark::pipeline {
@@ -28,11 +27,9 @@ struct ScheduleFacts {
   ScheduleKind kind;
   std::string_view name;   ///< "1f1b"
   std::string_view about;  ///< one line: what it trades for what
-  bool splits_backward;    ///< has I and W instead of (only) B
 };
 [[nodiscard]] std::span<const ScheduleFacts> schedules();
 [[nodiscard]] const ScheduleFacts& facts_of(ScheduleKind kind);
-[[nodiscard]] std::optional<ScheduleKind> parse_schedule_kind(std::string_view name);
 
 /// What a schedule is generated for.
 struct Request {

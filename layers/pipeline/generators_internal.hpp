@@ -2,7 +2,7 @@
 
 #include "layers/pipeline/generate.hpp"
 
-#include <limits>
+#include <optional>
 
 namespace shardmark::pipeline::generators {
 

@@ -1,6 +1,6 @@
 // ZB-H1 and ZB-H2: the backward is split, B = I + W, and W fills what would be bubble.
 //
-// ZB-H1 keeps 1F1B's order and p activations on every rank; bubble (p - 1) max(F, F + B - 2W), at
+// ZB-H1 keeps 1F1B's order and p activations on every rank; bubble (p - 1) max(F, I, F + I - W), at
 // unit times (p - 1) instead of 3 (p - 1). ZB-H2 starts with 2 (p - r) - 1 forwards on rank r and
 // holds 2p - 1 activations; no rank idles between its first and its last action (for m >= 2p - 1),
 // only the start is staggered: (p - 1) F over the common window.

@@ -1,6 +1,6 @@
 #include "bench/collectives/cases.hpp"
 #include "bench/collectives/options.hpp"
-#include "core/error.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -12,17 +12,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-template <class Action>
-std::string problem_of(const Action& action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 std::string problem_of_options(const std::vector<std::string>& arguments) {
-  return problem_of([&] { (void)parse_options(arguments); });
+  return test::refusal([&] { (void)parse_options(arguments); });
 }
 
 World world_of(const Options& options, int ranks) {
@@ -33,7 +24,7 @@ std::vector<Series> series_of(const std::vector<std::string>& arguments, int ran
   return expand(options, world_of(options, ranks));
 }
 std::string problem_of_series(const std::vector<std::string>& arguments, int ranks) {
-  return problem_of([&] { (void)series_of(arguments, ranks); });
+  return test::refusal([&] { (void)series_of(arguments, ranks); });
 }
 
 TEST(CollectivesOptions, FlagsMeanWhatTheyMeanInNcclTests) {
@@ -101,7 +92,7 @@ TEST(CollectivesCases, SizesGoByFactorOrStep) {
               ElementsAre(1 << 20, 2 << 20, 3 << 20));
   EXPECT_THAT(sizes_of(parse_options({"all_reduce", "-b", "8", "-e", "20", "-f", "1.01"})),
               ElementsAre(8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20));
-  EXPECT_THAT(problem_of([] {
+  EXPECT_THAT(test::refusal([] {
                 (void)sizes_of(parse_options({"all_reduce", "-b", "4", "-e", "1G", "-i", "4"}));
               }),
               HasSubstr("give a factor"));

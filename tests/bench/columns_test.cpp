@@ -3,6 +3,7 @@
 #include "bench/harness/csv.hpp"
 #include "bench/harness/csv_sinks.hpp"
 #include "core/error.hpp"
+#include "tests/bench/columns.hpp"
 
 #include "scratch.hpp"
 #include <gmock/gmock.h>
@@ -12,8 +13,6 @@
 
 namespace shardmark::bench {
 namespace {
-
-using testing::HasSubstr;
 
 Result measured_row(int tp) {
   Result result;
@@ -28,27 +27,11 @@ Result measured_row(int tp) {
 }
 
 std::string cell(const std::string& name, const Result& result) {
-  const RunIdentity run{"id", "cpu", "threads"};
-  for (const Column& column : result_columns())
-    if (column.name == name) return column.cell({result, run});
-  return "no such column";
+  return cell_of(Tool::tp, name, result);
 }
 
-TEST(Columns, TheHeaderIsTheGoldenOne) {
-  std::string header;
-  for (const Column& column : result_columns()) header += column.name + '\n';
-  EXPECT_EQ(header, read_file(SHARDMARK_SOURCE_DIR "/tests/golden/results_columns.txt"));
-}
-
-TEST(Columns, TheReadmeHasThisTable) {
-  EXPECT_THAT(read_file(SHARDMARK_SOURCE_DIR "/results/README.md"), HasSubstr(columns_markdown()))
-      << "put what shardmark-tp --list-columns prints into results/README.md";
-}
-
-TEST(Columns, NamesAreUnique) {
-  std::set<std::string> names;
-  for (const Column& column : result_columns())
-    EXPECT_TRUE(names.insert(column.name).second) << column.name;
+TEST(Columns, AreTheGoldenOnesAndInTheReadme) {
+  expect_known_columns(Tool::tp, SHARDMARK_SOURCE_DIR, "results_columns.txt");
 }
 
 TEST(Columns, CellsFollowTheConventions) {

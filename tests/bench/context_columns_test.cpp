@@ -1,11 +1,9 @@
 #include "bench/context/options.hpp"
 #include "bench/context/table.hpp"
-#include "bench/harness/columns.hpp"
-#include "bench/harness/csv.hpp"
+#include "tests/bench/columns.hpp"
 
 #include <gmock/gmock.h>
 
-#include <set>
 #include <sstream>
 
 namespace shardmark::bench::context {
@@ -25,26 +23,11 @@ Outcome row(int cp, double p50_us) {
 }
 
 std::string cell(const std::string& name, const Result& result) {
-  const RunIdentity run{"id", "cpu", "threads", Tool::cp};
-  for (const Column& column : result_columns(Tool::cp))
-    if (column.name == name) return column.cell({result, run});
-  return "no such column";
+  return cell_of(Tool::cp, name, result);
 }
 
-TEST(ContextColumns, TheHeaderIsTheGoldenOne) {
-  std::string header;
-  std::set<std::string> names;
-  for (const Column& column : result_columns(Tool::cp)) {
-    header += column.name + '\n';
-    EXPECT_TRUE(names.insert(column.name).second) << column.name;
-  }
-  EXPECT_EQ(header, read_file(SHARDMARK_SOURCE_DIR "/tests/golden/results_columns_cp.txt"));
-}
-
-TEST(ContextColumns, TheReadmeHasThisTable) {
-  EXPECT_THAT(read_file(SHARDMARK_SOURCE_DIR "/results/README.md"),
-              HasSubstr(columns_markdown(Tool::cp)))
-      << "put what shardmark-cp --list-columns prints into results/README.md";
+TEST(ContextColumns, AreTheGoldenOnesAndInTheReadme) {
+  expect_known_columns(Tool::cp, SHARDMARK_SOURCE_DIR, "results_columns_cp.txt");
 }
 
 TEST(ContextColumns, EachProgramHasItsOwn) {

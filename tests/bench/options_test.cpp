@@ -1,7 +1,7 @@
 #include "bench/harness/options.hpp"
 
-#include "bench/harness/csv.hpp"
-#include "core/error.hpp"
+#include "tests/bench/help.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -13,12 +13,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::string problem_of(const std::vector<std::string>& arguments) {
-  try {
-    (void)parse_options(arguments);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::refusal([&] { return parse_options(arguments); });
 }
 
 TEST(Options, DefaultsRunOneBlock) {
@@ -107,22 +102,11 @@ TEST(Options, ContradictionsAreRefused) {
 }
 
 TEST(Options, HelpIsTheGoldenText) {
-  const std::string help = parse_options({"--help"}).print;
-  EXPECT_EQ(help, read_file(SHARDMARK_SOURCE_DIR "/tests/golden/shardmark-tp_help.txt"))
-      << "if the change is wanted: shardmark-tp --help > tests/golden/shardmark-tp_help.txt";
+  expect_golden_help(Tool::tp, SHARDMARK_SOURCE_DIR, parse_options({"--help"}).print);
 }
 
 TEST(Options, HelpShowsAnExampleOfEveryOption) {
-  const std::string help = parse_options({"-h"}).print;
-  std::size_t num_options = 0;
-  for (std::size_t at = help.find("\n  -"); at != std::string::npos;
-       at = help.find("\n  -", at + 1)) {
-    const std::string name = help.substr(at + 3, help.find_first_of(" \n,", at + 3) - at - 3);
-    if (name == "-h") continue;
-    EXPECT_THAT(help, HasSubstr("example: " + name));
-    ++num_options;
-  }
-  EXPECT_GT(num_options, 45U);
+  expect_example_of_every_option(parse_options({"-h"}).print);
 }
 
 TEST(LaunchPlan, PicksTheTransport) {
@@ -137,13 +121,9 @@ TEST(LaunchPlan, PicksTheTransport) {
 
 TEST(LaunchPlan, RefusesWhatWouldRunCopies) {
   const auto problem = [](const std::vector<std::string>& arguments, const std::string& launcher,
-                          bool have_mpi) -> std::string {
-    try {
-      (void)plan_launch(launch_request(parse_options(arguments)), launcher, have_mpi);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "accepted";
+                          bool have_mpi) {
+    return test::refusal(
+        [&] { return plan_launch(launch_request(parse_options(arguments)), launcher, have_mpi); });
   };
   EXPECT_THAT(problem({"--transport", "threads"}, "mpirun (PMI_SIZE=2)", true),
               AllOf(HasSubstr("mpirun (PMI_SIZE=2)"), HasSubstr("leave out --transport threads")));

@@ -1,10 +1,8 @@
-#include "bench/harness/columns.hpp"
-#include "bench/harness/csv.hpp"
 #include "bench/pipeline/table.hpp"
+#include "tests/bench/columns.hpp"
 
 #include <gmock/gmock.h>
 
-#include <set>
 #include <sstream>
 
 namespace shardmark::bench::pp {
@@ -22,7 +20,11 @@ Outcome row() {
   layer.block = BlockKind::model;
   layer.parallel.pp.size = 3;
   layer.parallel.dp.size = 2;
-  layer.pipeline = {.schedule_name = "zb-v", .chunks = 2, .micro = 6, .blocks = {2, 1, 1, 1, 1, 2}};
+  layer.pipeline = {.schedule_name = "zb-v",
+                    .chunks = 2,
+                    .micro = 6,
+                    .schedule = nullptr,
+                    .blocks = {2, 1, 1, 1, 1, 2}};
   layer.shape.layers = 8;
   result.time = {.p50 = 1000, .samples = 10};
   result.verdict = "compute_bound";
@@ -30,26 +32,11 @@ Outcome row() {
 }
 
 std::string cell(const std::string& name, const Result& result) {
-  const RunIdentity run{"id", "cpu", "threads", Tool::pp};
-  for (const Column& column : result_columns(Tool::pp))
-    if (column.name == name) return column.cell({result, run});
-  return "no such column";
+  return cell_of(Tool::pp, name, result);
 }
 
-TEST(PipelineColumns, TheHeaderIsTheGoldenOne) {
-  std::string header;
-  std::set<std::string> names;
-  for (const Column& column : result_columns(Tool::pp)) {
-    header += column.name + '\n';
-    EXPECT_TRUE(names.insert(column.name).second) << column.name;
-  }
-  EXPECT_EQ(header, read_file(SHARDMARK_SOURCE_DIR "/tests/golden/results_columns_pp.txt"));
-}
-
-TEST(PipelineColumns, TheReadmeHasThisTable) {
-  EXPECT_THAT(read_file(SHARDMARK_SOURCE_DIR "/results/README.md"),
-              HasSubstr(columns_markdown(Tool::pp)))
-      << "put what shardmark-pp --list-columns prints into results/README.md";
+TEST(PipelineColumns, AreTheGoldenOnesAndInTheReadme) {
+  expect_known_columns(Tool::pp, SHARDMARK_SOURCE_DIR, "results_columns_pp.txt");
 }
 
 TEST(PipelineColumns, TellRowsApart) {

@@ -1,12 +1,12 @@
 // --mode infer: options, sweep, what rows say, and the comparison of tp with pp.
 
-#include "bench/harness/columns.hpp"
 #include "bench/harness/predict.hpp"
 #include "bench/harness/verdict.hpp"
 #include "bench/pipeline/inference.hpp"
 #include "bench/pipeline/sweep.hpp"
-#include "core/error.hpp"
+#include "tests/bench/columns.hpp"
 #include "tests/sim/machines.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -26,12 +26,7 @@ std::vector<std::string> infer(std::vector<std::string> arguments) {
 }
 
 std::string problem_of(const std::vector<std::string>& arguments, int world_size = 4) {
-  try {
-    (void)expand(parse_options(arguments), world_size);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::refusal([&] { return expand(parse_options(arguments), world_size); });
 }
 
 TEST(InferenceOptions, DefaultsAreBothStepsOfOneAndFourRequests) {
@@ -126,10 +121,7 @@ Result row(InferenceStep step, int pp, int tp, int requests, double iteration_us
 }
 
 std::string cell(const std::string& name, const Result& result) {
-  const RunIdentity run{"id", "cpu", "threads", Tool::pp};
-  for (const Column& column : result_columns(Tool::pp))
-    if (column.name == name) return column.cell({result, run});
-  return "no such column";
+  return cell_of(Tool::pp, name, result);
 }
 
 TEST(InferenceColumns, SayWhatAUserWaitsFor) {

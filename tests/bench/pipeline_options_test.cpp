@@ -1,6 +1,6 @@
-#include "bench/harness/csv.hpp"
 #include "bench/pipeline/options.hpp"
-#include "core/error.hpp"
+#include "tests/bench/help.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -15,12 +15,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 std::string problem_of(const std::vector<std::string>& arguments) {
-  try {
-    (void)parse_options(arguments);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::refusal([&] { return parse_options(arguments); });
 }
 
 TEST(PipelineOptions, DefaultsRun1F1BOnAllRanks) {
@@ -104,22 +99,11 @@ TEST(PipelineOptions, ContradictionsAreRefused) {
 }
 
 TEST(PipelineOptions, HelpIsTheGoldenText) {
-  const std::string help = parse_options({"--help"}).base.print;
-  EXPECT_EQ(help, read_file(SHARDMARK_SOURCE_DIR "/tests/golden/shardmark-pp_help.txt"))
-      << "if the change is wanted: shardmark-pp --help > tests/golden/shardmark-pp_help.txt";
+  expect_golden_help(Tool::pp, SHARDMARK_SOURCE_DIR, parse_options({"--help"}).base.print);
 }
 
 TEST(PipelineOptions, HelpShowsAnExampleOfEveryOption) {
-  const std::string help = parse_options({"-h"}).base.print;
-  std::size_t num_options = 0;
-  for (std::size_t at = help.find("\n  -"); at != std::string::npos;
-       at = help.find("\n  -", at + 1)) {
-    const std::string name = help.substr(at + 3, help.find_first_of(" \n,", at + 3) - at - 3);
-    if (name == "-h") continue;
-    EXPECT_THAT(help, HasSubstr("example: " + name));
-    ++num_options;
-  }
-  EXPECT_GT(num_options, 45U);
+  expect_example_of_every_option(parse_options({"-h"}).base.print);
 }
 
 TEST(PipelineOptions, SchedulesAreListedWithWhatTheyTrade) {

@@ -4,9 +4,9 @@
 #include "bench/pipeline/print.hpp"
 #include "bench/pipeline/schedules.hpp"
 #include "bench/pipeline/sweep.hpp"
-#include "core/error.hpp"
 #include "layers/pipeline/render.hpp"
 #include "tests/bench/scratch.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -19,16 +19,6 @@ using testing::HasSubstr;
 std::string printed(std::vector<std::string> arguments, const std::string& as, int world_size = 2) {
   arguments.insert(arguments.end(), {"--print-schedule", as});
   return print_schedules(parse_options(arguments), world_size);
-}
-
-template <class Run>
-std::string problem_of(const Run& run) {
-  try {
-    (void)run();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
 }
 
 std::string written(const std::string& text) {
@@ -80,7 +70,7 @@ TEST(PipelinePrint, AFileSaysForHowManyRanksAndMicroBatchesItIs) {
   ASSERT_EQ(sweep.cases.size(), 1U);
   EXPECT_EQ(describe_pipeline(sweep.cases.front()), "mine.csv pp 3 m 5");
   const auto refusal = [&](const std::string& option, const std::string& value) {
-    return problem_of([&] {
+    return test::refusal([&] {
       return expand(parse_options({"--schedule-file", path, option, value}), 3);
     });
   };
@@ -102,7 +92,7 @@ TEST(PipelinePrint, AFileRunsBesideSchedulesByName) {
 TEST(PipelinePrint, AFileWithMessagesIsNotLoweredOtherwise) {
   const std::string path =
       written(printed({"--pp", "2", "--microbatches", "2", "--p2p", "merged"}, "csv"));
-  EXPECT_THAT(problem_of([&] {
+  EXPECT_THAT(test::refusal([&] {
                 return parse_options({"--schedule-file", path, "--p2p", "split"});
               }),
               HasSubstr("mine.csv has its messages already, merged; leave out --p2p"));
@@ -145,7 +135,7 @@ const Broken broken_files[] = {
 TEST(PipelinePrint, BrokenFilesAreRefusedWithTheReasonAndTheStepMarked) {
   for (const Broken& broken : broken_files) {
     const std::string path = written(broken.text);
-    const std::string problem = problem_of([&] {
+    const std::string problem = test::refusal([&] {
       return parse_options({"--schedule-file", path});
     });
     EXPECT_THAT(problem, AllOf(HasSubstr("--schedule-file " + path), HasSubstr(broken.reason)))
@@ -157,7 +147,7 @@ TEST(PipelinePrint, BrokenFilesAreRefusedWithTheReasonAndTheStepMarked) {
 }
 
 TEST(PipelinePrint, AMissingFileIsNamed) {
-  EXPECT_THAT(problem_of([] {
+  EXPECT_THAT(test::refusal([] {
                 return parse_options({"--schedule-file", "/nowhere/x.csv"});
               }),
               AllOf(HasSubstr("--schedule-file"), HasSubstr("cannot read")));
@@ -167,7 +157,9 @@ TEST(PipelinePrint, ALongBrokenFileIsNotDrawn) {
   std::string text = printed({"--pp", "2", "--microbatches", "300"}, "csv");
   text.replace(text.find("0F7,"), 4, "");
   const std::string path = written(text);
-  const std::string problem = problem_of([&] { return parse_options({"--schedule-file", path}); });
+  const std::string problem = test::refusal([&] {
+    return parse_options({"--schedule-file", path});
+  });
   EXPECT_THAT(problem, HasSubstr("rank 0: 0F7 is missing"));
   EXPECT_LT(problem.size(), 2000U);
 }
@@ -189,12 +181,12 @@ TEST(PipelinePrint, GridsOfASweepNameThoseThatAreNotAllowed) {
 }
 
 TEST(PipelinePrint, OneScheduleIsAFileAndSeveralAreNot) {
-  EXPECT_THAT(problem_of([] {
+  EXPECT_THAT(test::refusal([] {
                 return printed({"--schedule", "1f1b,gpipe"}, "csv");
               }),
               HasSubstr("print one schedule, and these are 2: 1f1b, 2 ranks, 8 micro-batches; "
                         "gpipe, 2 ranks, 8 micro-batches; give one value"));
-  EXPECT_THAT(problem_of([] {
+  EXPECT_THAT(test::refusal([] {
                 return printed({"--schedule", "dualpipe", "--pp", "3"}, "grid");
               }),
               HasSubstr("the number must be even"));

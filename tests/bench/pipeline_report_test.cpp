@@ -1,7 +1,7 @@
-#include "bench/harness/columns.hpp"
 #include "bench/pipeline/gain.hpp"
 #include "bench/pipeline/report.hpp"
 #include "layers/pipeline/generate.hpp"
+#include "tests/bench/columns.hpp"
 
 #include <gmock/gmock.h>
 
@@ -45,10 +45,7 @@ Result three_ranks() {
 }
 
 std::string cell(const std::string& name, const Result& result) {
-  const RunIdentity run{"id", "cpu", "threads", Tool::pp};
-  for (const Column& column : result_columns(Tool::pp))
-    if (column.name == name) return column.cell({result, run});
-  return "no such column";
+  return cell_of(Tool::pp, name, result);
 }
 
 TEST(PipelineReport, ComparesTheBubbleWithTheory) {
@@ -150,7 +147,9 @@ TEST(PipelineGain, ComparesMeasuredRowsThatDifferInTheirBalanceOnly) {
   const Outcome by_cost = balanced("measured", {4, 3, 2}, 8000, 14'000);
   Outcome other = by_cost;
   other.result.config.layer.pipeline.micro = 8;  // has no row by count
-  const std::vector<Result> results{by_count.result, other.result, by_cost.result};
+  Outcome larger = balanced("count", {3, 3, 3}, 90'000, 99'000);
+  larger.result.config.vocab_unpadded = 32'768;
+  const std::vector<Result> results{larger.result, by_count.result, other.result, by_cost.result};
   const auto gains = measured_gains(results);
   ASSERT_EQ(gains.size(), 1U);
   EXPECT_DOUBLE_EQ(gains[0].gain_pct(), 20);

@@ -1,9 +1,9 @@
 #include "bench/harness/dry_run.hpp"
 #include "bench/pipeline/schedules.hpp"
 #include "bench/pipeline/sweep.hpp"
-#include "core/error.hpp"
 #include "layers/pipeline/lower.hpp"
 #include "layers/pipeline/validate.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -25,12 +25,7 @@ Sweep sweep_of(const std::vector<std::string>& arguments, int world_size,
 }
 
 std::string problem_of(const std::vector<std::string>& arguments, int world_size) {
-  try {
-    (void)sweep_of(arguments, world_size);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::refusal([&] { return sweep_of(arguments, world_size); });
 }
 
 std::vector<std::string> rows_of(const Sweep& sweep) {

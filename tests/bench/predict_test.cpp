@@ -2,9 +2,9 @@
 
 #include "bench/harness/columns.hpp"
 #include "bench/harness/run.hpp"
-#include "core/error.hpp"
 #include "sim/predict.hpp"
 #include "tests/sim/machines.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -189,12 +189,7 @@ TEST(PredictRow, HasNoNumbersThatOnlySamplesGive) {
 }
 
 std::string problem_of(const std::vector<std::string>& arguments) {
-  try {
-    (void)parse_options(arguments);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::refusal([&] { return parse_options(arguments); });
 }
 
 TEST(PredictOptions, MachinesAreKnownByNameOrPath) {

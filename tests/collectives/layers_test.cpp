@@ -1,19 +1,13 @@
 // Layers give the serial block's results whatever algorithm does their collectives.
 
 #include "collectives/run.hpp"
-#include "core/cpu/backend.hpp"
-#include "core/cpu/transport_threads.hpp"
-#include "core/launch.hpp"
-#include "layers/check.hpp"
-#include "layers/recording.hpp"
 #include "tests/layers/configs.hpp"
+#include "tests/layers/hosts.hpp"
 
 #include <gtest/gtest.h>
 
 namespace shardmark {
 namespace {
-
-constexpr std::int64_t arena_bytes = std::int64_t{1} << 30U;
 
 class Layers : public testing::TestWithParam<std::string> {};
 
@@ -22,13 +16,8 @@ TEST_P(Layers, EqualTheSerialBlock) {
   for (const bool sequence_parallel : {false, true})
     run_threads(tp, [&](Transport& transport) {
       transport.set_wait_policy({.yield = true, .timeout_s = 30});
-      Arena arena{arena_bytes};
-      Kernels kernels{1, arena};
-      ThreadWorld lone_world{1};
-      ThreadTransport alone{lone_world, 0};
-      CpuBackend cpu{transport, arena, kernels};
-      CpuBackend serial{alone, arena, kernels};
-      PlannedBackend planned{cpu, {parse_axis_algorithms(GetParam()), {}}, {0, 0, 1, 1}};
+      test::Host host{transport};
+      PlannedBackend planned{host.cpu, {parse_axis_algorithms(GetParam()), {}}, {0, 0, 1, 1}};
       LayerConfig config;
       config.block = BlockKind::block;
       config.shape = test::small_shape(tp);
@@ -36,7 +25,7 @@ TEST_P(Layers, EqualTheSerialBlock) {
       config.parallel.sequence_parallel = sequence_parallel;
       connect_all(transport, record_program(config, Phase::step, 1).ops);
       Rank rank{transport.rank(), Mesh{{.tp = tp}}, planned};
-      const CheckResult result = check_against_serial(rank, config, serial, 7);
+      const CheckResult result = check_against_serial(rank, config, host.serial, 7);
       EXPECT_TRUE(result.pass) << result.problem;
       EXPECT_NEAR(planned.bytes_sent(), transport.bytes_started(), 0.5);
     });

@@ -2,6 +2,7 @@
 #include "collectives/plan.hpp"
 #include "core/error.hpp"
 #include "tests/collectives/plans.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,12 +45,7 @@ TEST(PlanText, CommentsAndBlankLinesAreAllowed) {
 }
 
 std::string whole_problem_of(const std::string& text) {
-  try {
-    (void)parse_plan(text);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "none";
+  return test::refusal([&] { return parse_plan(text); });
 }
 
 std::string problem_of(const std::string& steps) {
@@ -107,12 +103,9 @@ TEST(ChoiceTable, PicksTheRange) {
 }
 
 std::string table_problem(const std::string& rows) {
-  try {
-    (void)parse_choice_table("collective,group_size,min_bytes,max_bytes,algorithm\n" + rows);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "none";
+  return test::refusal([&] {
+    return parse_choice_table("collective,group_size,min_bytes,max_bytes,algorithm\n" + rows);
+  });
 }
 
 TEST(ChoiceTable, ErrorsNameTheLine) {

@@ -1,18 +1,15 @@
 // Blocks on a cp group: their op lists are clean and cost what the formulas say, every rank holds
 // the tokens that it names, and values equal those of one rank.
 
-#include "core/cpu/backend.hpp"
-#include "core/cpu/transport_threads.hpp"
-#include "core/launch.hpp"
 #include "core/record/backend.hpp"
 #include "core/record/deadlock.hpp"
 #include "core/record/matching.hpp"
 #include "core/record/mutate.hpp"
 #include "core/record/races.hpp"
-#include "core/reference/backend.hpp"
-#include "layers/check.hpp"
 #include "layers/volume.hpp"
 #include "tests/context/programs.hpp"
+#include "tests/layers/hosts.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -233,13 +230,8 @@ TEST(ContextTensors, TileTheWholeSequence) {
     }
 }
 
-std::string message_of(const ContextCase& c) {
-  try {
-    check_divisible(c.on(0));
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "none";
+std::string refusal_of(const ContextCase& c) {
+  return test::refusal([&] { check_divisible(c.on(0)); });
 }
 
 /// The message for a block split like this after `change` of its config.
@@ -247,7 +239,7 @@ template <class Change>
 std::string message_with(ContextKind kind, TokenOrder order, int cp, int tp, const Change& change) {
   ContextCase c = test::context_case(BlockKind::block, kind, order, cp, tp);
   change(c.config);
-  return message_of(c);
+  return refusal_of(c);
 }
 
 TEST(ContextInput, ErrorsOfSequencesNameTheValueTheRuleAndWhatWorks) {
@@ -271,7 +263,7 @@ TEST(ContextInput, ErrorsOfSequencesNameTheValueTheRuleAndWhatWorks) {
             "8; try 48 or 56");
   EXPECT_EQ(with_seq(TokenOrder::zigzag, 5, false),
             "seq 5 does not split over cp 4 in zigzag order: it must be a multiple of 8; try 8");
-  EXPECT_EQ(with_seq(TokenOrder::zigzag, 56, true), "none");
+  EXPECT_EQ(with_seq(TokenOrder::zigzag, 56, true), "accepted");
 }
 
 TEST(ContextInput, ErrorsOfHeadsDegreesAndMasksNameTheValueTheRuleAndWhatWorks) {
@@ -294,7 +286,7 @@ TEST(ContextInput, ErrorsOfHeadsDegreesAndMasksNameTheValueTheRuleAndWhatWorks) 
             "or 30, or the Ulysses degree 2 or 4");
   EXPECT_EQ(with_heads(12, 12, 4, 2),
             "heads per tp rank 6 is not divisible by the Ulysses degree 4; try 4 or 8");
-  EXPECT_EQ(with_heads(8, 1, 4, 2), "none");
+  EXPECT_EQ(with_heads(8, 1, 4, 2), "accepted");
   EXPECT_EQ(with_heads(8, 3, 2, 1), "heads 8 is not divisible by kv_heads 3; try kv_heads 2 or 4");
 
   const auto with_degree = [](int ulysses) {
@@ -303,7 +295,7 @@ TEST(ContextInput, ErrorsOfHeadsDegreesAndMasksNameTheValueTheRuleAndWhatWorks) 
   };
   EXPECT_EQ(with_degree(3), "ulysses 3 does not divide cp 4; try 2");
   EXPECT_EQ(with_degree(0), "ulysses 0 does not divide cp 4; try 1");
-  EXPECT_EQ(with_degree(2), "none");
+  EXPECT_EQ(with_degree(2), "accepted");
   EXPECT_EQ(message_with(ContextKind::hybrid, TokenOrder::zigzag, 6, 1,
                          [](LayerConfig& config) {
                            config.shape.heads = 12;
@@ -322,13 +314,13 @@ TEST(ContextInput, ErrorsOfHeadsDegreesAndMasksNameTheValueTheRuleAndWhatWorks) 
   EXPECT_EQ(with_masks(-1, {}), "window is -1; it must be at least 1");
   EXPECT_EQ(with_masks(0, {20, 20}), "seqlens add up to 40, not to seq 48; try seq 40");
   EXPECT_EQ(with_masks(0, {48, 0}), "a packed sequence is 0; it must be at least 1");
-  EXPECT_EQ(with_masks(7, {20, 28}), "none");
+  EXPECT_EQ(with_masks(7, {20, 28}), "accepted");
 
   ContextCase c = test::context_case(BlockKind::model, ContextKind::ring, TokenOrder::zigzag, 2);
-  EXPECT_THAT(message_of(c), testing::HasSubstr("a model is not offered with cp 2"));
+  EXPECT_THAT(refusal_of(c), testing::HasSubstr("a model is not offered with cp 2"));
   c = test::context_case(BlockKind::attention_core, ContextKind::ring, TokenOrder::zigzag, 2, 2);
   c.config.shape.kv_heads = 1;
-  EXPECT_EQ(message_of(c), "kv_heads 1 is not divisible by tp 2; try kv_heads 2 or tp 1 at most");
+  EXPECT_EQ(refusal_of(c), "kv_heads 1 is not divisible by tp 2; try kv_heads 2 or tp 1 at most");
 }
 
 TEST(ContextReduced, KeepsTheSplitOrderAndMasks) {
@@ -356,28 +348,9 @@ TEST(ContextReduced, KeepsTheSplitOrderAndMasks) {
       }
 }
 
-/// What one rank needs to run.
-struct Host {
-  explicit Host(Transport& transport) : cpu{transport, arena, kernels} {}
-  Arena arena{std::int64_t{1} << 28U};
-  Kernels kernels{1, arena};
-  CpuBackend cpu;
-  ReferenceBackend unused;  ///< the serial side is f64 by itself
-};
-
 /// Checks the case on all its ranks against one rank in f64.
 void expect_equal_to_serial(const ContextCase& c) {
-  std::vector<CheckResult> results(static_cast<std::size_t>(c.ranks()));
-  run_threads(c.ranks(), [&](Transport& transport) {
-    transport.set_wait_policy({.yield = true, .timeout_s = 30});
-    Host host{transport};
-    const LayerConfig config = c.on(transport.rank());
-    connect_all(transport, record_program(config, Phase::step, 1).ops);
-    Rank rank{transport.rank(), c.mesh(), host.cpu};
-    results[static_cast<std::size_t>(transport.rank())] =
-        check_against_serial(rank, config, host.unused, 7);
-  });
-  for (const CheckResult& result : results) {
+  for (const CheckResult& result : test::check_on_threads(c)) {
     EXPECT_TRUE(result.pass) << c << ": " << result.problem;
     EXPECT_GT(result.max_abs_err, 0) << c << " is compared with itself";
   }

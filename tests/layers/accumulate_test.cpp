@@ -2,14 +2,12 @@
 // exact data, and no op that writes a weight gradient may forget it.
 
 #include "core/adaptors.hpp"
-#include "core/cpu/backend.hpp"
-#include "core/cpu/transport_threads.hpp"
 #include "core/functions.hpp"
-#include "core/launch.hpp"
 #include "core/record/races.hpp"
 #include "core/reference/backend.hpp"
-#include "layers/check.hpp"
 #include "tests/layers/configs.hpp"
+#include "tests/layers/hosts.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -20,18 +18,9 @@
 namespace shardmark {
 namespace {
 
+using test::Host;
 using test::Split;
 using testing::HasSubstr;
-
-struct Host {
-  explicit Host(Transport& transport) : cpu{transport, arena, kernels} {}
-  Arena arena{std::int64_t{1} << 30U};
-  Kernels kernels{1, arena};
-  ThreadWorld lone_world{1};
-  ThreadTransport alone{lone_world, 0};
-  CpuBackend cpu;
-  CpuBackend serial{alone, arena, kernels};
-};
 
 /// The gradients of weights, which have the weights' names.
 NamedTensors weight_gradients(const LayerProgram& program) {
@@ -127,19 +116,14 @@ std::vector<Split> accumulating_splits() {
 class Accumulating : public testing::TestWithParam<Split> {};
 
 TEST_P(Accumulating, TwoMicroBatchesGiveTheSumOfBoth) {
-  const Split& split = GetParam();
+  Split split = GetParam();
   const bool has_exact_data =
       split.config.block != BlockKind::block && split.config.block != BlockKind::model;
-  run_threads(split.tp, [&](Transport& transport) {
-    transport.set_wait_policy({.yield = true, .timeout_s = 30});
-    Host host{transport};
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      LayerConfig config = split.on(transport.rank());
-      config.dtype = dtype;
-      connect_all(transport, record_program(config, Phase::step, 1).ops);
-      Rank rank{transport.rank(), Mesh{{.tp = split.tp}}, host.cpu};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    split.config.dtype = dtype;
+    test::run_on_threads(split, [&](Rank& rank, const LayerConfig& config, Host& host) {
       expect_sums(rank, config, Values::Kind::random);
-      if (!has_exact_data) continue;
+      if (!has_exact_data) return;
       expect_sums(rank, config, Values::Kind::exact);
       LayerConfig whole = config;
       whole.parallel = {};
@@ -149,8 +133,8 @@ TEST_P(Accumulating, TwoMicroBatchesGiveTheSumOfBoth) {
       const CheckResult result = compare(rank.id(), host.cpu, weight_gradients(*program),
                                          host.serial, serial->tensors(), true, 0);
       EXPECT_TRUE(result.pass) << result.problem;
-    }
-  });
+    });
+  }
 }
 
 std::string name_of_split(const testing::TestParamInfo<Split>& info) {
@@ -222,9 +206,7 @@ class ForgetfulBackend final : public BackendAdaptor {
 };
 
 TEST(Mutation, EveryOpThatForgetsToAddIsNoticed) {
-  ThreadWorld world{1};
-  ThreadTransport transport{world, 0};
-  Host host{transport};
+  Host host;
   Rank serial_rank{0, Mesh{{}}, host.serial};
   const LayerConfig config = small_model();
   const auto right = after(serial_rank, config, Values::Kind::random, {2, 3});
@@ -241,9 +223,7 @@ TEST(Mutation, EveryOpThatForgetsToAddIsNoticed) {
 }
 
 TEST(Reference, AddsMicroBatchesUpAsTheCpuBackendDoes) {
-  ThreadWorld world{1};
-  ThreadTransport transport{world, 0};
-  Host host{transport};
+  Host host;
   ReferenceBackend reference;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     LayerConfig config = small_model();
@@ -258,14 +238,8 @@ TEST(Reference, AddsMicroBatchesUpAsTheCpuBackendDoes) {
   }
 }
 
-/// What is said when `config` is refused.
 std::string refusal(const LayerConfig& config) {
-  try {
-    check_divisible(config);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::refusal([&] { check_divisible(config); });
 }
 
 TEST(Refused, SumsOverRanksThatWouldTakeMicroBatchesInAgain) {

@@ -15,6 +15,9 @@ namespace shardmark::test {
 struct Split {
   LayerConfig config;
   int tp;
+
+  [[nodiscard]] int ranks() const { return tp; }
+  [[nodiscard]] Mesh mesh() const { return Mesh{{.tp = tp}}; }
   [[nodiscard]] LayerConfig on(int rank) const {
     LayerConfig layer = config;
     layer.parallel.tp = Group{Axis::tp, 0, 1, tp, rank};

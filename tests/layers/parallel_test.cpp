@@ -2,72 +2,37 @@
 // same block on one rank, bitwise on exact data where the block has it, within a stated tolerance
 // on random data everywhere.
 
-#include "core/cpu/backend.hpp"
-#include "core/cpu/transport_threads.hpp"
-#include "core/launch.hpp"
-#include "layers/check.hpp"
 #include "tests/layers/configs.hpp"
+#include "tests/layers/hosts.hpp"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <mutex>
 
 namespace shardmark {
 namespace {
 
+using test::Host;
 using test::Split;
-
-constexpr std::int64_t arena_bytes = std::int64_t{1} << 31U;
-
-/// What one rank needs to run.
-struct Host {
-  explicit Host(Transport& transport) : cpu{transport, arena, kernels} {}
-  Arena arena{arena_bytes};
-  Kernels kernels{1, arena};
-  ThreadWorld lone_world{1};
-  ThreadTransport alone{lone_world, 0};
-  CpuBackend cpu;
-  CpuBackend serial{alone, arena, kernels};
-};
-
-/// Checks `split` on all its ranks; the results in rank order.
-std::vector<CheckResult> check_all(const Split& split) {
-  std::vector<CheckResult> results(static_cast<std::size_t>(split.tp));
-  run_threads(split.tp, [&](Transport& transport) {
-    transport.set_wait_policy({.yield = true, .timeout_s = 30});
-    Host host{transport};
-    const LayerConfig config = split.on(transport.rank());
-    connect_all(transport, record_program(config, Phase::step, 1).ops);
-    Rank rank{transport.rank(), Mesh{{.tp = split.tp}}, host.cpu};
-    results[static_cast<std::size_t>(transport.rank())] =
-        check_against_serial(rank, config, host.serial, 7);
-  });
-  return results;
-}
 
 class AllSplits : public testing::TestWithParam<Split> {};
 
 TEST_P(AllSplits, EqualTheSerialBlockInF32) {
-  for (const CheckResult& result : check_all(GetParam()))
+  for (const CheckResult& result : test::check_on_threads(GetParam()))
     EXPECT_TRUE(result.pass) << result.problem;
 }
 
 TEST_P(AllSplits, EqualTheSerialBlockInBf16) {
   Split split = GetParam();
   split.config.dtype = DType::bf16;
-  for (const CheckResult& result : check_all(split)) EXPECT_TRUE(result.pass) << result.problem;
+  for (const CheckResult& result : test::check_on_threads(split))
+    EXPECT_TRUE(result.pass) << result.problem;
 }
 
 /// The halves of the backward pass one after the other give the bits of both at once.
 TEST_P(AllSplits, SplitBackwardEqualsTheWholeBitwise) {
   const Split& split = GetParam();
-  run_threads(split.tp, [&](Transport& transport) {
-    transport.set_wait_policy({.yield = true, .timeout_s = 30});
-    Host host{transport};
-    const LayerConfig config = split.on(transport.rank());
-    connect_all(transport, record_program(config, Phase::step, 1).ops);
-    Rank rank{transport.rank(), Mesh{{.tp = split.tp}}, host.cpu};
+  test::run_on_threads(split, [](Rank& rank, const LayerConfig& config, Host& host) {
     const auto program = make_program(rank, config);
     initialize(rank, *program, Values{Values::Kind::random, 5});
     const auto run = [&](const std::vector<Part>& parts) {
@@ -83,7 +48,7 @@ TEST_P(AllSplits, SplitBackwardEqualsTheWholeBitwise) {
     const auto halves = run({Part::input, Part::weight});
     const NamedTensors tensors = program->tensors();
     for (std::size_t i = 0; i < tensors.size(); ++i)
-      EXPECT_EQ(whole[i], halves[i]) << "rank " << transport.rank() << ": " << tensors[i].name;
+      EXPECT_EQ(whole[i], halves[i]) << "rank " << rank.id() << ": " << tensors[i].name;
   });
 }
 
@@ -107,7 +72,7 @@ TEST(ManyRanks, EqualTheSerialBlock) {
       shape.heads = shape.kv_heads = hidden / 64;
       shape.ffn = hidden;
       shape.seq = tp;
-      for (const CheckResult& result : check_all(split))
+      for (const CheckResult& result : test::check_on_threads(split))
         EXPECT_TRUE(result.pass) << split << ": " << result.problem;
     }
 }
@@ -116,15 +81,14 @@ TEST(Rotary, BlocksEqualTheSerialBlock) {
   Split split{{}, 2};
   split.config.shape = test::small_shape(2);
   split.config.shape.positions = Positions::rotary;
-  for (const CheckResult& result : check_all(split)) EXPECT_TRUE(result.pass) << result.problem;
+  for (const CheckResult& result : test::check_on_threads(split))
+    EXPECT_TRUE(result.pass) << result.problem;
 }
 
 /// A checker that cannot fail checks nothing: one wrong bit in one element of any tensor is found,
 /// and the message says where.
 TEST(Checker, FindsASingleWrongElement) {
-  ThreadWorld world{1};
-  ThreadTransport transport{world, 0};
-  Host host{transport};
+  Host host;
   LayerConfig config;
   config.block = BlockKind::mlp;
   config.shape = test::small_shape(1);

@@ -2,33 +2,16 @@
 // as one op is wrong. And: a program submits the same ops on every backend.
 
 #include "core/adaptors.hpp"
-#include "core/cpu/backend.hpp"
-#include "core/cpu/transport_threads.hpp"
 #include "core/functions.hpp"
-#include "core/launch.hpp"
 #include "core/record/backend.hpp"
 #include "core/reference/backend.hpp"
-#include "layers/check.hpp"
 #include "tests/layers/configs.hpp"
+#include "tests/layers/hosts.hpp"
 
 #include <gmock/gmock.h>
 
 namespace shardmark {
 namespace {
-
-struct Host {
-  explicit Host(Transport& transport) : cpu{transport, arena, kernels} {}
-  Arena arena{std::int64_t{1} << 28U};
-  Kernels kernels{1, arena};
-  CpuBackend cpu;
-};
-
-struct LoneHost {
-  ThreadWorld world{1};
-  ThreadTransport transport{world, 0};
-  Host host{transport};
-  CpuBackend& cpu{host.cpu};
-};
 
 /// What a check at tp 1 says when the ops run on `backend`.
 CheckResult check_on(Backend& backend, const LayerConfig& config) {
@@ -70,7 +53,7 @@ std::string describe(const LayerConfig& config) {
 }
 
 TEST(Reference, EqualsTheCpuBackendOnEveryBlock) {
-  LoneHost host;
+  test::Host host;
   for (const LayerConfig& config : all_configs()) {
     const CheckResult result = check_on(host.cpu, config);
     EXPECT_TRUE(result.pass) << describe(config) << ": " << result.problem;
@@ -81,7 +64,7 @@ TEST(Reference, EqualsTheCpuBackendOnEveryBlock) {
 
 /// The shape that a run checks: 512 tokens, so that weights are packed and attention has blocks.
 TEST(Reference, EqualsTheCpuBackendOnTheReducedShape) {
-  LoneHost host;
+  test::Host host;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     LayerConfig config;
     config.dtype = dtype;
@@ -113,7 +96,7 @@ class WrongBackend final : public BackendAdaptor {
 };
 
 TEST(Reference, TellsWhenOneOpIsWrong) {
-  LoneHost host;
+  test::Host host;
   LayerConfig config;
   config.block = BlockKind::model;
   config.shape = test::small_shape(1);
@@ -148,7 +131,7 @@ TEST(OpLists, AreEqualOnEveryBackend) {
   config.shape = test::small_shape(1);
   RecordBackend record;
   ReferenceBackend reference;
-  LoneHost host;
+  test::Host host;
   const auto recorded = ops_on(record, 0, config);
   EXPECT_GT(recorded.size(), 25U);
   EXPECT_EQ(recorded, ops_on(host.cpu, 0, config));
@@ -161,12 +144,9 @@ TEST(OpLists, AreEqualOnRecordAndCpuOverRanks) {
   split.config.parallel.sequence_parallel = true;
   split.config.parallel.overlap = true;
   split.config.parallel.chunks = 4;
-  run_threads(2, [&](Transport& transport) {
-    Host host{transport};
-    const LayerConfig config = split.on(transport.rank());
-    connect_all(transport, record_program(config, Phase::step, 1).ops);
+  test::run_on_threads(split, [](Rank& rank, const LayerConfig& config, test::Host& host) {
     RecordBackend record;
-    EXPECT_EQ(ops_on(record, transport.rank(), config), ops_on(host.cpu, transport.rank(), config));
+    EXPECT_EQ(ops_on(record, rank.id(), config), ops_on(host.cpu, rank.id(), config));
   });
 }
 

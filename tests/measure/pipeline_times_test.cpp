@@ -153,6 +153,27 @@ TEST(PipelineTimes, TheoryReplaysTheSameOpTimes) {
   }
 }
 
+/// As the ranks of tp, and the copies of the model, do: the same micro-batches of a stage on each.
+TEST(PipelineTimes, AStageOnSeveralRanksHasTheirMean) {
+  const Recorded recorded{Mesh{{.dp = 3}}, [](Rank& rank) {
+                            Words w{rank};
+                            for (const char* action : {"0F0", "0B0", "0F1", "0B1"}) w.work(action);
+                          }};
+  std::vector<RankIteration> ranks;
+  for (const int f : {5, 10, 15})
+    ranks.push_back(Stamps{recorded.ops[ranks.size()]}
+                        .at(0, 0, f)
+                        .at(1, f, f + 20)
+                        .at(2, f + 20, 2 * f + 20)
+                        .at(3, 2 * f + 20, 2 * f + 40)
+                        .from(0, 2 * f + 40, 0));
+  PipelineAnalysis analysis{recorded.ops, 1};
+  analysis.add(ranks);
+  const StageTime stage = analysis.result().stages.at(0);
+  EXPECT_DOUBLE_EQ(stage.forward_us, 10);
+  EXPECT_DOUBLE_EQ(stage.backward_us, 20);
+}
+
 /// Rank 0 computes and looks after its message only then; it was there long before.
 TEST(PipelineTimes, ASenderThatNoticesLateDelaysNobodyInTheory) {
   TwoRanks run;

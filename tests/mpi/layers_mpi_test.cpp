@@ -1,10 +1,8 @@
 // Parallel equals serial over MPI: the splits that the threads transport is tested with, for as
 // many ranks as mpirun started (8 ranks: the shapes of 4 with twice the heads).
 
-#include "core/cpu/backend.hpp"
-#include "core/cpu/transport_threads.hpp"
-#include "layers/check.hpp"
 #include "tests/layers/configs.hpp"
+#include "tests/layers/hosts.hpp"
 #include "tests/support/mpi_main.hpp"
 
 #include <gmock/gmock.h>
@@ -30,16 +28,7 @@ std::vector<test::Split> splits_for(int ranks) {
 }
 
 void expect_equal_to_serial(Transport& transport, const test::Split& split) {
-  Arena arena{std::int64_t{1} << 30U};
-  Kernels kernels{1, arena};
-  ThreadWorld lone_world{1};
-  ThreadTransport alone{lone_world, 0};
-  CpuBackend cpu{transport, arena, kernels};
-  CpuBackend serial{alone, arena, kernels};
-  const LayerConfig config = split.on(transport.rank());
-  connect_all(transport, record_program(config, Phase::step, 1).ops);
-  Rank rank{transport.rank(), Mesh{{.tp = split.tp}}, cpu};
-  const CheckResult result = check_against_serial(rank, config, serial, 7);
+  const CheckResult result = test::check_rank(transport, split);
   EXPECT_TRUE(result.pass) << split << ": " << result.problem;
 }
 

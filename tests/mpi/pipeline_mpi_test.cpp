@@ -1,9 +1,7 @@
 // Pipelines over MPI equal the model on one rank, on as many ranks as mpirun started: every
 // schedule, and TP inside or copies outside where they are 4.
 
-#include "core/cpu/backend.hpp"
-#include "core/cpu/transport_threads.hpp"
-#include "layers/check.hpp"
+#include "tests/layers/hosts.hpp"
 #include "tests/pipeline/programs.hpp"
 #include "tests/support/mpi_main.hpp"
 
@@ -15,16 +13,7 @@ namespace {
 using test::PipelineCase;
 
 void expect_equal_to_serial(Transport& transport, const PipelineCase& c) {
-  Arena arena{std::int64_t{1} << 28U};
-  Kernels kernels{1, arena};
-  ThreadWorld lone_world{1};
-  ThreadTransport alone{lone_world, 0};
-  CpuBackend cpu{transport, arena, kernels};
-  CpuBackend serial{alone, arena, kernels};
-  const LayerConfig config = c.on(transport.rank());
-  connect_all(transport, record_program(config, Phase::step, 1).ops);
-  Rank rank{transport.rank(), c.mesh(), cpu};
-  const CheckResult result = check_against_serial(rank, config, serial, 7);
+  const CheckResult result = test::check_rank(transport, c);
   EXPECT_TRUE(result.pass) << c << ": " << result.problem;
 }
 

@@ -1,6 +1,7 @@
 // Zero-bubble schedules made from measured durations.
 
 #include "tests/pipeline/schedules.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -73,12 +74,7 @@ TEST(Fit, StagesMayDiffer) {
 
 TEST(Fit, BadInputIsRefused) {
   const auto refusal = [](Kind kind, const Durations& durations, int limit) {
-    try {
-      (void)fit(kind, {3, 6}, durations, limit);
-    } catch (const InputError& error) {
-      return std::string{error.what()};
-    }
-    return std::string{"accepted"};
+    return test::refusal([&] { return fit(kind, {3, 6}, durations, limit); });
   };
   EXPECT_THAT(refusal(Kind::gpipe, {}, 0), HasSubstr("gpipe is not made from durations"));
   EXPECT_THAT(refusal(Kind::zb_v, {}, 1), HasSubstr("it takes at least 2"));

@@ -2,19 +2,17 @@
 // deadlock; bytes, FLOPs and memory by formula; equal to one rank; and a decode step continues what
 // a forward pass over the whole sequence makes of its last token.
 
-#include "core/cpu/backend.hpp"
-#include "core/cpu/transport_threads.hpp"
-#include "core/launch.hpp"
 #include "core/record/channel.hpp"
 #include "core/record/deadlock.hpp"
 #include "core/record/matching.hpp"
 #include "core/record/memory.hpp"
 #include "core/record/mutate.hpp"
 #include "core/record/races.hpp"
-#include "layers/check.hpp"
 #include "layers/inference_program.hpp"
 #include "layers/volume.hpp"
+#include "tests/layers/hosts.hpp"
 #include "tests/pipeline/programs.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -25,6 +23,7 @@
 namespace shardmark {
 namespace {
 
+using test::Host;
 using test::PipelineCase;
 using test::RecordedSteps;
 using testing::HasSubstr;
@@ -188,39 +187,15 @@ TEST(InferenceMemory, IsCachesAndOnePassWithoutGradients) {
   }
 }
 
-/// What one rank needs to run.
-struct Host {
-  explicit Host(Transport& transport) : cpu{transport, arena, kernels} {}
-  Arena arena{std::int64_t{1} << 28U};
-  Kernels kernels{1, arena};
-  ThreadWorld lone_world{1};
-  ThreadTransport alone{lone_world, 0};
-  CpuBackend cpu;
-  CpuBackend serial{alone, arena, kernels};
-};
-
-template <class Body>
-void on_all_ranks(const PipelineCase& c, const Body& body) {
-  run_threads(c.ranks(), [&](Transport& transport) {
-    transport.set_wait_policy({.yield = true, .timeout_s = 30});
-    Host host{transport};
-    const LayerConfig config = c.on(transport.rank());
-    connect_all(transport, record_program(config, Phase::forward, 1).ops);
-    Rank rank{transport.rank(), c.mesh(), host.cpu};
-    body(rank, config, host);
-  });
-}
-
 /// On several ranks the same kernels on one; there f64.
 void expect_equal_to_serial(const PipelineCase& c) {
-  on_all_ranks(c, [&](Rank& rank, const LayerConfig& config, Host& host) {
-    const CheckResult result = check_against_serial(rank, config, host.serial, 7);
+  for (const CheckResult& result : test::check_on_threads(c)) {
     EXPECT_TRUE(result.pass) << name_of(c) << ": " << result.problem;
     EXPECT_EQ(result.exact, c.ranks() > 1 && c.config.parallel.tp.size == 1) << name_of(c);
-    const bool is_rounded = result.exact || config.dtype == DType::bf16;
+    const bool is_rounded = result.exact || c.config.dtype == DType::bf16;
     EXPECT_TRUE(result.exact ? result.max_abs_err == 0 : is_rounded || result.max_abs_err > 0)
         << name_of(c) << ": " << result.max_abs_err;
-  });
+  }
 }
 
 /// As the plain shape; with grouped heads and rotated; with learned positions and a gated MLP.
@@ -292,7 +267,7 @@ TEST(InferenceValues, ADecodeStepContinuesAForwardPass) {
   constexpr double tolerance = 1e-5;  // f32, sums over at most 96 elements in another order
   for (const auto& [pp, tp] : {std::pair{1, 1}, {3, 1}, {1, 3}})
     for (const PipelineCase& c : kinds_of(inference_case(InferenceStep::decode, pp, tp, 2)))
-      on_all_ranks(c, [&](Rank& rank, const LayerConfig& config, Host& host) {
+      test::run_on_threads(c, [&](Rank& rank, const LayerConfig& config, Host& host) {
         LayerConfig whole = config;
         whole.inference->step = InferenceStep::prefill;
         ++whole.shape.seq;
@@ -331,26 +306,26 @@ TEST(InferenceReduced, KeepsRequestsAndStages) {
   EXPECT_THAT(small.pipeline.blocks, testing::ElementsAre(2, 1, 1));
 }
 
-std::string message_of(const LayerConfig& config) {
-  try {
-    check_divisible(config);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "none";
-}
-
 TEST(InferenceInput, WhatItDoesNotOfferIsRefused) {
   const auto with = [](const auto& change) {
     PipelineCase c = inference_case(InferenceStep::decode, 3, 1, 2, 2);
     change(c.config);
-    return message_of(c.config);
+    return test::refusal([&] { check_divisible(c.config); });
   };
-  EXPECT_EQ(with([](LayerConfig&) {}), "none");
+  EXPECT_EQ(with([](LayerConfig&) {}), "accepted");
   EXPECT_THAT(with([](LayerConfig& config) { config.inference->requests = 0; }),
               HasSubstr("requests is 0"));
   EXPECT_THAT(with([](LayerConfig& config) { config.inference->tokens = 0; }),
               HasSubstr("tokens is 0"));
+  const auto with_passes = [&](int requests, int tokens) {
+    return with([&](LayerConfig& config) {
+      config.inference->requests = requests;
+      config.inference->tokens = tokens;
+    });
+  };
+  EXPECT_EQ(with_passes(1000, 100), "accepted");
+  EXPECT_THAT(with_passes(100'000, 100'000),
+              HasSubstr("requests 100000 x tokens 100000 make more"));
   EXPECT_THAT(with([](LayerConfig& config) { config.block = BlockKind::block; }),
               HasSubstr("scope block"));
   EXPECT_THAT(with([](LayerConfig& config) { config.parallel.sequence_parallel = true; }),

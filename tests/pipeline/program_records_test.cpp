@@ -9,6 +9,7 @@
 #include "layers/pipeline_program.hpp"
 #include "layers/volume.hpp"
 #include "tests/pipeline/programs.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -257,13 +258,8 @@ TEST(PipelineProgram, HasOnlySteps) {
   EXPECT_THROW(recording.program->backward(), Error);
 }
 
-std::string message_of(const LayerConfig& config) {
-  try {
-    check_divisible(config);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "none";
+std::string refusal_of(const LayerConfig& config) {
+  return test::refusal([&] { check_divisible(config); });
 }
 
 TEST(PipelineInput, WhatAPipelineDoesNotOfferIsRefused) {
@@ -271,9 +267,9 @@ TEST(PipelineInput, WhatAPipelineDoesNotOfferIsRefused) {
     PipelineCase c =
         pipeline_case(ScheduleKind::gpipe, {.ranks = 2, .micro = 2}, Lowering::split, 2);
     change(c.config);
-    return message_of(c.on(0));
+    return refusal_of(c.on(0));
   };
-  EXPECT_EQ(with([](LayerConfig&) {}), "none");
+  EXPECT_EQ(with([](LayerConfig&) {}), "accepted");
   EXPECT_THAT(with([](LayerConfig& config) { config.parallel.context.cp.size = 2; }),
               testing::HasSubstr("cp 2"));
   EXPECT_THAT(with([](LayerConfig& config) { config.block = BlockKind::block; }),
@@ -288,9 +284,9 @@ TEST(PipelineInput, WeightGradientsThatComeLaterAllowNoRecomputation) {
       const std::string name = c.config.pipeline.schedule_name;
       const bool is_whole = name == "gpipe" || name == "1f1b" || name == "interleaved";
       if (is_whole)
-        EXPECT_EQ(message_of(config), "none") << c;
+        EXPECT_EQ(refusal_of(config), "accepted") << c;
       else
-        EXPECT_THAT(message_of(config),
+        EXPECT_THAT(refusal_of(config),
                     testing::AllOf(testing::HasSubstr(message("recompute ", name_of(recompute))),
                                    testing::HasSubstr(name + " has weight gradients apart"),
                                    testing::HasSubstr("try recompute none, or gpipe, 1f1b")))

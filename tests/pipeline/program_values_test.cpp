@@ -1,11 +1,8 @@
 // Pipelines on threads equal the model on one rank: losses and weight gradients, bitwise where the
 // order of sums is the same.
 
-#include "core/cpu/backend.hpp"
-#include "core/cpu/transport_threads.hpp"
-#include "core/launch.hpp"
-#include "layers/check.hpp"
 #include "layers/pipeline/split.hpp"
+#include "tests/layers/hosts.hpp"
 #include "tests/pipeline/programs.hpp"
 
 #include <gmock/gmock.h>
@@ -21,33 +18,8 @@ using test::pipeline_case;
 using test::PipelineCase;
 using test::ScheduleKind;
 
-/// What one rank needs to run.
-struct Host {
-  explicit Host(Transport& transport) : cpu{transport, arena, kernels} {}
-  Arena arena{std::int64_t{1} << 28U};
-  Kernels kernels{1, arena};
-  ThreadWorld lone_world{1};
-  ThreadTransport alone{lone_world, 0};
-  CpuBackend cpu;
-  CpuBackend serial{alone, arena, kernels};
-};
-
-std::vector<CheckResult> check_all(const PipelineCase& c) {
-  std::vector<CheckResult> results(static_cast<std::size_t>(c.ranks()));
-  run_threads(c.ranks(), [&](Transport& transport) {
-    transport.set_wait_policy({.yield = true, .timeout_s = 30});
-    Host host{transport};
-    const LayerConfig config = c.on(transport.rank());
-    connect_all(transport, record_program(config, Phase::step, 1).ops);
-    Rank rank{transport.rank(), c.mesh(), host.cpu};
-    results[static_cast<std::size_t>(transport.rank())] =
-        check_against_serial(rank, config, host.serial, 7);
-  });
-  return results;
-}
-
 void expect_equal_to_serial(const PipelineCase& c, bool bitwise) {
-  for (const CheckResult& result : check_all(c)) {
+  for (const CheckResult& result : test::check_on_threads(c)) {
     EXPECT_TRUE(result.pass) << c << ": " << result.problem;
     EXPECT_EQ(result.exact, bitwise) << c;
     EXPECT_TRUE(!bitwise || result.max_abs_err == 0) << c;
@@ -165,12 +137,7 @@ using Tensors = std::map<std::string, std::vector<float>>;
 Tensors ends_of_tie_after(const PipelineCase& c, const Tensors& weights) {
   Tensors all;
   std::mutex mutex;
-  run_threads(c.ranks(), [&](Transport& transport) {
-    transport.set_wait_policy({.yield = true, .timeout_s = 30});
-    Host host{transport};
-    const LayerConfig config = c.on(transport.rank());
-    connect_all(transport, record_program(config, Phase::step, 1).ops);
-    Rank rank{transport.rank(), c.mesh(), host.cpu};
+  test::run_on_threads(c, [&](Rank& rank, const LayerConfig& config, test::Host&) {
     const auto program = make_program(rank, config);
     initialize(rank, *program, Values{Values::Kind::random, 7});
     const NamedTensors tensors = program->tensors();
@@ -243,7 +210,7 @@ TEST(PipelineValues, SwappedMessagesAreCaught) {
   steps.insert(after_forwards, {send(1), send(0), send(2), send(3)});
   c.config.pipeline.schedule = std::make_shared<const test::Schedule>(swapped);
   const auto passes = [](const CheckResult& result) { return result.pass; };
-  EXPECT_FALSE(std::ranges::all_of(check_all(c), passes));
+  EXPECT_FALSE(std::ranges::all_of(test::check_on_threads(c), passes));
 }
 
 }  // namespace

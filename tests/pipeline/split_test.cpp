@@ -1,6 +1,7 @@
 #include "layers/pipeline/split.hpp"
 
 #include "tests/pipeline/schedules.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -149,34 +150,28 @@ TEST(Split, EvenlyGivesTheRestToEarlierStages) {
   EXPECT_THAT(split_evenly(7, 6), ElementsAre(2, 1, 1, 1, 1, 1));
 }
 
-std::string refusal(const std::function<Blocks()>& make) {
-  try {
-    (void)make();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
 TEST(Split, AStageWithoutLayersIsRefused) {
   const std::string expected =
       "5 layers for 6 stages; every stage needs one: at least 6 layers, or fewer ranks or chunks";
-  EXPECT_EQ(refusal([] { return split_evenly(5, 6); }), expected);
-  EXPECT_EQ(refusal([] { return split_by_cost({}, 5, std::vector{0, 1, 2, 2, 1, 0}); }), expected);
-  EXPECT_EQ(refusal([] { return check_split({1, 1, 1, 1, 1, 0}, 5, 6); }), expected);
+  EXPECT_EQ(test::refusal([] { return split_evenly(5, 6); }), expected);
+  EXPECT_EQ(test::refusal([] {
+              return split_by_cost({}, 5, std::vector{0, 1, 2, 2, 1, 0});
+            }),
+            expected);
+  EXPECT_EQ(test::refusal([] { return check_split({1, 1, 1, 1, 1, 0}, 5, 6); }), expected);
 }
 
 TEST(Split, AGivenSplitIsTakenOrRefusedWithAWayOut) {
   EXPECT_THAT(check_split({9, 8, 8, 7}, 32, 4), ElementsAre(9, 8, 8, 7));
-  EXPECT_EQ(refusal([] {
+  EXPECT_EQ(test::refusal([] {
               return check_split({9, 8, 8, 7}, 24, 3);
             }),
             "split 9,8,8,7 is for 4 stages, and there are 3; try 8,8,8");
-  EXPECT_EQ(refusal([] {
+  EXPECT_EQ(test::refusal([] {
               return check_split({9, 8, 8}, 24, 3);
             }),
             "split 9,8,8 adds up to 25, not to the 24 layers; try 8,8,8, or 25 layers");
-  EXPECT_EQ(refusal([] {
+  EXPECT_EQ(test::refusal([] {
               return check_split({16, 0, 8}, 24, 3);
             }),
             "split 16,0,8 leaves stage 1 with 0 layers; every stage needs one; try 8,8,8");

@@ -1,9 +1,9 @@
 #include "sim/calibrate.hpp"
 
-#include "core/error.hpp"
 #include "sim/cost_comm.hpp"
 #include "sim/cost_compute.hpp"
 #include "tests/sim/machines.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -201,12 +201,7 @@ TEST(Calibrate, OlderFilesOfPipelinesHaveTheDegree) {
 }
 
 std::string refusal(const std::string& csv, const std::string& run) {
-  try {
-    (void)calibrate("mine", csv, run);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "calibrated";
+  return test::refusal([&] { return calibrate("mine", csv, run); });
 }
 
 TEST(Calibrate, SaysWhatIsMissingAndWhatToRun) {

@@ -17,10 +17,7 @@ struct AddKernel {
   View a, b, y;
   template <int width>
   SHARDMARK_BOTH void run(std::int64_t row, std::int64_t column) const {
-    Values<width> sum = load<width>(a, row, column);
-    const Values<width> other = load<width>(b, row, column);
-    for (int i = 0; i < width; ++i) sum.at[i] += other.at[i];
-    store(y, row, column, sum);
+    store(y, row, column, load<width>(a, row, column) + load<width>(b, row, column));
   }
 };
 
@@ -30,10 +27,7 @@ struct AddBiasKernel {
   View x, bias, y;
   template <int width>
   SHARDMARK_BOTH void run(std::int64_t row, std::int64_t column) const {
-    Values<width> sum = load<width>(x, row, column);
-    const Values<width> other = load<width>(bias, 0, column);
-    for (int i = 0; i < width; ++i) sum.at[i] += other.at[i];
-    store(y, row, column, sum);
+    store(y, row, column, load<width>(x, row, column) + load<width>(bias, 0, column));
   }
 };
 
@@ -46,10 +40,7 @@ struct AddRowsKernel {
   template <int width>
   SHARDMARK_BOTH void run(std::int64_t row, std::int64_t column) const {
     const std::int64_t whole = rows.whole(row);
-    Values<width> sum = load<width>(y, whole, column);
-    const Values<width> other = load<width>(part, row, column);
-    for (int i = 0; i < width; ++i) sum.at[i] += other.at[i];
-    store(y, whole, column, sum);
+    store(y, whole, column, load<width>(y, whole, column) + load<width>(part, row, column));
   }
 };
 
@@ -208,10 +199,7 @@ struct EmbeddingKernel {
     if (entry < 0 && accumulate) return;
     Values<width> values{};
     if (entry >= 0) values = load<width>(table, entry, column);
-    if (accumulate) {
-      const Values<width> before = load<width>(y, row, column);
-      for (int i = 0; i < width; ++i) values.at[i] += before.at[i];
-    }
+    if (accumulate) values = load<width>(y, row, column) + values;
     store(y, row, column, values);
   }
 };
@@ -229,10 +217,7 @@ struct EmbeddingBackwardKernel {
     for (std::int64_t t = 0; t < num_tokens; ++t) {
       const std::int64_t entry = ids.local(t, first_row, num_rows);
       if (entry < 0 || entry % extent.rows != row) continue;
-      Values<width> sum = load<width>(dtable, entry, column);
-      const Values<width> gradients = load<width>(dy, t, column);
-      for (int i = 0; i < width; ++i) sum.at[i] += gradients.at[i];
-      store(dtable, entry, column, sum);
+      store(dtable, entry, column, load<width>(dtable, entry, column) + load<width>(dy, t, column));
     }
   }
 };

@@ -63,6 +63,11 @@ template <int width>
 struct Values {
   float at[width];
 };
+template <int width>
+SHARDMARK_BOTH Values<width> operator+(Values<width> a, const Values<width>& b) {
+  for (int i = 0; i < width; ++i) a.at[i] += b.at[i];
+  return a;
+}
 
 /// `width` elements of a row. Where width is above 1, their address is a multiple of 16 bytes.
 template <int width>
