@@ -229,9 +229,17 @@ void note_signal(int signal, siginfo_t* info, void*) {
 InterruptFlag::InterruptFlag() {
   signal_seen = 0;
   num_seen = 0;
+  stack_t stack{};
+  ::sigaltstack(nullptr, &stack);
+  if ((stack.ss_flags & SS_DISABLE) != 0) {  // sanitizers set one up themselves
+    constexpr long enough = 1 << 16;         // registers alone take 3 KiB with AVX-512
+    stack_.resize(static_cast<std::size_t>(std::max(2 * ::sysconf(_SC_SIGSTKSZ), enough)));
+    stack = {.ss_sp = stack_.data(), .ss_flags = 0, .ss_size = stack_.size()};
+    ::sigaltstack(&stack, nullptr);
+  }
   struct sigaction action {};
   action.sa_sigaction = note_signal;
-  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  action.sa_flags = SA_RESTART | SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < interrupting.size(); ++i)
     ::sigaction(interrupting[i], &action, &actions_before[i]);
@@ -240,6 +248,9 @@ InterruptFlag::InterruptFlag() {
 InterruptFlag::~InterruptFlag() {
   for (std::size_t i = 0; i < interrupting.size(); ++i)
     ::sigaction(interrupting[i], &actions_before[i], nullptr);
+  if (stack_.empty()) return;
+  const stack_t none{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+  ::sigaltstack(&none, nullptr);
 }
 
 bool InterruptFlag::is_set() const { return signal_seen != 0; }

@@ -2,6 +2,7 @@
 
 #include "core/transport.hpp"
 
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <string>
@@ -56,7 +57,9 @@ void print_error(const std::exception_ptr& error, const Endpoint& at);
 [[nodiscard]] bool is_oversubscribed(Transport& transport, int threads_per_rank);
 
 /// While it lives, SIGINT and SIGTERM set a flag instead of ending the process; a second signal
-/// ends it at once, with the code a shell expects (128 + signal). At most one at a time.
+/// ends it at once, with the code a shell expects (128 + signal). At most one at a time, on the
+/// process's first thread, which is where the kernel delivers signals. They are handled on a stack
+/// of their own: oneDNN's sgemm points the stack pointer into the heap while it computes.
 class InterruptFlag {
  public:
   InterruptFlag();
@@ -68,6 +71,9 @@ class InterruptFlag {
   [[nodiscard]] bool is_set() const;
   /// 128 + the signal, or 0.
   [[nodiscard]] int exit_code() const;
+
+ private:
+  std::vector<std::byte> stack_;  ///< empty where the thread has one already
 };
 
 }  // namespace shardmark

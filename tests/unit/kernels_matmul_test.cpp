@@ -1,6 +1,14 @@
+#include "core/cpu/matmul.hpp"
+#include "core/launch.hpp"
 #include "tests/unit/kernels_fixture.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <string>
+#include <thread>
 
 namespace shardmark {
 namespace {
@@ -212,6 +220,42 @@ TEST_F(MatmulTest, TwoThreadsAgreeWithReference) {
     two.run(op, hook_);
     EXPECT_LE(relative_error(read(op.c), reference), tolerance(dtype));
   }
+}
+
+/// Sends the thread that made it, while it lives, interrupts that say they are the same one.
+class Interrupts {
+ public:
+  Interrupts()
+      : sender_{[this, receiver = ::pthread_self()] {
+          while (!stop_) {
+            ::pthread_sigqueue(receiver, SIGINT, {.sival_int = 1});
+            ::usleep(50);
+          }
+        }} {}
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+  ~Interrupts() {
+    stop_ = true;
+    sender_.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::thread sender_;
+};
+
+/// oneDNN's sgemm points the stack pointer into the heap: a signal handled there destroys it.
+TEST(Sgemm, SignalsDoNoHarm) {
+  constexpr std::int64_t m = 64, n = 1024, k = 128;
+  const std::vector<float> a(m * k, 1), b(k * n, 1);
+  std::vector<float> c(m * n);
+  const InterruptFlag flag;
+  const Interrupts interrupts;
+  for (int i = 0; i < 1000; ++i) {
+    kernels::sgemm({m, n, k}, {a.data(), k}, {b.data(), n}, {c.data(), n});
+    ASSERT_EQ(std::ranges::count(c, float{k}), m * n) << "pass " << i;
+  }
+  EXPECT_EQ(flag.exit_code(), 130);
 }
 
 }  // namespace
