@@ -151,7 +151,7 @@ def plot_time_split(run, out):
 
 def work_of_ranks(run, row):
     """FLOPs that each rank's kernels executed in the profiled iteration of a row."""
-    key = [column for column in run.kernels.columns if column in row.index]
+    key = run.key()
     mine = run.kernels[(run.kernels[key].fillna("") == row[key].fillna("")).all(axis=1)]
     return mine.groupby("rank")["flops"].sum()
 
