@@ -18,11 +18,12 @@ using namespace shardmark::bench;
 PreparedProgram prepare(pp::Options options, const std::vector<std::string>& command_line) {
   PreparedProgram program{pp::launch_request(options), options.base.out, {}, {}};
   program.answer_alone = [options](int world_size, bool is_first) -> std::optional<int> {
-    if (options.base.print.empty() && !options.base.dry_run && !options.print) return std::nullopt;
+    const bool prints_alone = options.print && !options.fit;
+    if (options.base.print.empty() && !options.base.dry_run && !prints_alone) return std::nullopt;
     if (!is_first) return 0;
     if (!options.base.print.empty())
       std::cout << options.base.print << std::flush;
-    else if (options.print)
+    else if (prints_alone)
       std::cout << pp::print_schedules(options, world_size) << std::flush;
     else
       return pp::run_dry(options, world_size);

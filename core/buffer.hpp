@@ -15,7 +15,7 @@ class Buffer {
   Buffer() = default;
   Buffer(Rank& rank, const Tensor& tensor, Category category)
       : rank_{&rank}, tensor_{tensor}, category_{category} {}
-  /// A shape without memory, see Rank::omit.
+  /// A view of memory that is another's, or of none: see Rank::share and Rank::omit.
   explicit Buffer(const Tensor& tensor) : tensor_{tensor} {}
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {

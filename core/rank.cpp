@@ -20,6 +20,17 @@ Rank::Rank(int id, const Mesh& mesh, Backend& backend, OpSink* sink)
 }
 
 Buffer Rank::allocate(const Shape& shape, DType dtype, Category category) {
+  if (shared_.pool == nullptr || category != shared_.category)
+    return make_buffer(shape, dtype, category);
+  std::vector<Buffer>& pool = *shared_.pool;
+  if (shared_.next == pool.size()) pool.push_back(make_buffer(shape, dtype, category));
+  const Tensor& tensor = pool[shared_.next++].tensor();
+  SHARDMARK_CHECK(tensor.shape == shape && tensor.dtype == dtype, "buffer ", shared_.next - 1,
+                  " of a pool has another shape or type");
+  return Buffer{tensor};
+}
+
+Buffer Rank::make_buffer(const Shape& shape, DType dtype, Category category) {
   Tensor tensor{next_buffer_++, dtype, shape, 0, shape.cols(), nullptr};
   if (category == omitted_) return Buffer{tensor};
   tensor.data = backend_.allocate(tensor.bytes(), category);

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace shardmark {
 
@@ -53,6 +54,26 @@ class Rank {
   };
   [[nodiscard]] Omission omit(Category category) { return Omission{*this, category}; }
 
+  /// During its lifetime buffers of `category` are not new: the n-th one is a view of the n-th in
+  /// `pool`, which is allocated where the pool has none yet and then has the same shape. For
+  /// programs that allocate the same several times and use it in turns. The pool must outlive the
+  /// buffers.
+  class Sharing {
+   public:
+    Sharing(Rank& rank, Category category, std::vector<Buffer>& pool) : rank_{rank} {
+      rank_.shared_ = {&pool, category, 0};
+    }
+    Sharing(const Sharing&) = delete;
+    Sharing& operator=(const Sharing&) = delete;
+    ~Sharing() { rank_.shared_ = {}; }
+
+   private:
+    Rank& rank_;
+  };
+  [[nodiscard]] Sharing share(Category category, std::vector<Buffer>& pool) {
+    return Sharing{*this, category, pool};
+  }
+
   /// The one seam: numbers the op, tells the sink, hands it to the backend. Use the functions of
   /// core/functions.hpp, which check shapes and then call this.
   void submit(const Op& op, Lane lane);
@@ -86,6 +107,12 @@ class Rank {
 
  private:
   friend class Buffer;
+  struct Shared {
+    std::vector<Buffer>* pool{nullptr};
+    Category category{Category::activation};
+    std::size_t next{0};
+  };
+  [[nodiscard]] Buffer make_buffer(const Shape& shape, DType dtype, Category category);
   void release(const Tensor& tensor, Category category) noexcept;
 
   int id_;
@@ -93,6 +120,7 @@ class Rank {
   Backend& backend_;
   OpSink* sink_;
   std::optional<Category> omitted_;
+  Shared shared_{};
   std::uint32_t next_buffer_{1}, next_fence_, next_seq_{0};
   std::array<std::uint32_t, num_lanes> num_submitted_{};  ///< per lane, signals not counted
   std::array<std::array<std::uint32_t, num_lanes>, num_lanes> num_ordered_{};  ///< [lane][waiting]

@@ -24,9 +24,11 @@ T& at(std::vector<T>& items, int index) {
 struct LocalStage {
   struct Working {
     Stage::State state;
+    Buffer kept_dx{};  ///< what leaves the stage, where `shared` is used in turns
     Tensor y{}, dx{};
   };
   Stage layers;
+  std::vector<Buffer> shared{};  ///< gradients between its layers, for one micro-batch
   std::vector<Working> states{};
   std::vector<Buffer> x{}, dy{};
   std::vector<Tensor> gradients{};
@@ -46,6 +48,9 @@ class PipelineProgram final : public LayerProgram {
         config_{config},
         schedule_{*config_.pipeline.schedule},
         plan_{pipeline::plan_rank(schedule_, config.parallel.pp.position)},
+        takes_turns_{std::ranges::none_of(
+            plan_.instructions,
+            [](const Instruction& instruction) { return instruction.step.action.act == Act::W; })},
         fences_(plan_.instructions.size() + 1),
         scratch_{make_token_scratch(rank, config.parallel, {config.tokens(), config.shape.hidden},
                                     config.dtype)},
@@ -107,8 +112,7 @@ class PipelineProgram final : public LayerProgram {
     const Held& num = at(plan_.num_buffers, stage);
     for (int i = 0; i < num.x; ++i) local.x.push_back(allocate_tokens(Category::activation));
     for (int i = 0; i < num.dy; ++i) local.dy.push_back(allocate_tokens(Category::gradient));
-    for (int i = 0; i < num.state; ++i)
-      local.states.push_back({.state = local.layers.make_state(rank_)});
+    for (int i = 0; i < num.state; ++i) local.states.push_back(make_working(local, stage));
     NamedTensors weights;
     local.layers.list_weights(weights);
     for (const NamedTensor& named : weights) {
@@ -119,6 +123,15 @@ class PipelineProgram final : public LayerProgram {
     }
     local.copies = copies_of(config_, stage);
     return local;
+  }
+
+  [[nodiscard]] LocalStage::Working make_working(LocalStage& local, int stage) const {
+    if (!takes_turns_) return {.state = local.layers.make_state(rank_)};
+    LocalStage::Working working;
+    if (stage > 0) working.kept_dx = allocate_tokens(Category::gradient);
+    const Rank::Sharing turns = rank_.share(Category::gradient, local.shared);
+    working.state = local.layers.make_state(rank_);
+    return working;
   }
 
   void make_micro_batches() {
@@ -176,7 +189,7 @@ class PipelineProgram final : public LayerProgram {
     LocalStage& local = stage_at(stage);
     LocalStage::Working& working = at(local.states, instruction.held.state);
     const Tensor dy = stage == last_stage() ? Tensor{} : at(local.dy, instruction.held.dy).tensor();
-    working.dx = local.layers.backward(rank_, working.state, dy, part);
+    working.dx = local.layers.backward(rank_, working.state, dy, part, working.kept_dx.tensor());
     if (instruction.before.dy >= 0)
       copy(rank_, working.dx, at(stage_at(stage - 1).dy, instruction.before.dy).tensor());
   }
@@ -271,6 +284,7 @@ class PipelineProgram final : public LayerProgram {
   LayerConfig config_;
   const pipeline::Schedule& schedule_;
   pipeline::RankPlan plan_;
+  bool takes_turns_;  ///< a backward is one piece: gradients between layers end with it
   std::vector<std::string> names_;  ///< of the instructions
   std::vector<Fence> fences_;       ///< of events
   TokenScratch scratch_;

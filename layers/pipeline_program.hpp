@@ -12,9 +12,10 @@ namespace shardmark {
 /// embeddings the table's with the head's.
 ///
 /// Memory: as many states per stage as are in flight at once in this schedule, and as many boundary
-/// tensors as wait or are in use; what is recomputed, once per rank. Gradients are zeroed at the
-/// beginning of a step and add up in the order of the schedule's W (or B); those of norms in the
-/// order of I (or B).
+/// tensors as wait or are in use; what is recomputed, once per rank; gradients between the layers
+/// of a stage once, or, on a rank with weight gradients apart, per state. Gradients are zeroed at
+/// the beginning of a step and add up in the order of the schedule's W (or B); those of norms in
+/// the order of I (or B).
 ///
 /// tensors(): weights and their gradients of this rank's stages, named as the whole model's
 /// ("block3/..."), and of every micro-batch that begins or ends here its ids, targets and losses

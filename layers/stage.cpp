@@ -38,12 +38,8 @@ Stage::State Stage::make_state(Rank& rank) const {
   if (embedding_) state.embedding = embedding_->make_state(rank);
   if (recomputes_blocks()) {
     const Tensor& one = recomputed_->block->y.tensor();
-    const auto allocate = [&](Category category) {
-      return rank.allocate(one.shape, one.dtype, category);
-    };
     for (std::size_t i = 0; i < blocks_.size(); ++i)
-      state.y.push_back(allocate(Category::activation));
-    state.dx = allocate(Category::gradient);
+      state.y.push_back(rank.allocate(one.shape, one.dtype, Category::activation));
   } else {
     for (const TransformerBlock& block : blocks_)
       state.blocks.push_back(block.make_state(rank, recomputed_ ? recomputed_->core : nullptr));
@@ -65,31 +61,32 @@ Tensor Stage::forward(Rank& rank, State& state, const Tensor& x) const {
   return head_->forward(rank, *state.head, final_norm_->forward(rank, *state.final_norm, y));
 }
 
-/// Where the result goes matters for the first block only, as its dx leaves the stage.
-Tensor Stage::backward_of_recomputed(Rank& rank, State& state, std::size_t block,
-                                     const Tensor& dy) const {
-  const bool is_first = block == 0;
+Tensor Stage::backward_of_recomputed(Rank& rank, State& state, std::size_t block, const Tensor& dy,
+                                     const Tensor& dx) const {
   {
     const auto scope = rank.scope("recompute");
     (void)blocks_[block].forward(rank, *recomputed_->block,
-                                 is_first ? state.x : state.y[block - 1].tensor());
+                                 block == 0 ? state.x : state.y[block - 1].tensor());
   }
-  return blocks_[block].backward(rank, *recomputed_->block, dy, Part::both,
-                                 is_first ? state.dx.tensor() : Tensor{});
+  return blocks_[block].backward(rank, *recomputed_->block, dy, Part::both, dx);
 }
 
-Tensor Stage::backward(Rank& rank, State& state, const Tensor& dy, Part part) const {
+Tensor Stage::backward(Rank& rank, State& state, const Tensor& dy, Part part,
+                       const Tensor& dx) const {
   SHARDMARK_CHECK(!recomputes_blocks() || part == Part::both,
                   "recomputed blocks would be gone before Part::weight");
-  Tensor dx = dy;
+  Tensor gradient = dy;
   if (head_)
-    dx = final_norm_->backward(rank, *state.final_norm, head_->backward(rank, *state.head, part),
-                               part);
-  for (std::size_t i = blocks_.size(); i-- > 0;)
-    dx = recomputes_blocks() ? backward_of_recomputed(rank, state, i, dx)
-                             : blocks_[i].backward(rank, state.blocks[i], dx, part);
-  if (!embedding_) return dx;
-  embedding_->backward(rank, *state.embedding, dx, part);
+    gradient = final_norm_->backward(rank, *state.final_norm,
+                                     head_->backward(rank, *state.head, part), part);
+  for (std::size_t i = blocks_.size(); i-- > 0;) {
+    const Tensor result = i == 0 ? dx : Tensor{};
+    gradient = recomputes_blocks()
+                   ? backward_of_recomputed(rank, state, i, gradient, result)
+                   : blocks_[i].backward(rank, state.blocks[i], gradient, part, result);
+  }
+  if (!embedding_) return gradient;
+  embedding_->backward(rank, *state.embedding, gradient, part);
   return {};
 }
 

@@ -37,7 +37,6 @@ class Stage {
     std::vector<TransformerBlock::State> blocks;  ///< none with Recompute::full, but:
     Tensor x;                                     ///< of the first block
     std::vector<Buffer> y;                        ///< of each block
-    Buffer dx;                                    ///< of the first block
     std::optional<NormLayer::State> final_norm;
     std::optional<VocabParallelHead::State> head;
   };
@@ -49,8 +48,11 @@ class Stage {
   /// of every token. x_TD stays until the input part of backward ran.
   Tensor forward(Rank& rank, State& state, const Tensor& x) const;
   /// dy_TD is looked at unless the stage has the head, and stays until the weight part ran. Returns
-  /// dx_TD, or with the embedding nothing. With recomputation Part::both only.
-  Tensor backward(Rank& rank, State& state, const Tensor& dy, Part part) const;
+  /// dx_TD, in `dx` if given, or with the embedding nothing. Without `dx` it lies in the state,
+  /// with Recompute::full where the next backward on this rank writes. With recomputation
+  /// Part::both only.
+  Tensor backward(Rank& rank, State& state, const Tensor& dy, Part part,
+                  const Tensor& dx = {}) const;
   /// See TransformerBlock::sum_gradients.
   void sum_gradients(Rank& rank) const;
   void list_weights(NamedTensors& into) const;
@@ -58,8 +60,8 @@ class Stage {
 
  private:
   [[nodiscard]] bool recomputes_blocks() const { return recomputed_ && recomputed_->block; }
-  Tensor backward_of_recomputed(Rank& rank, State& state, std::size_t block,
-                                const Tensor& dy) const;
+  Tensor backward_of_recomputed(Rank& rank, State& state, std::size_t block, const Tensor& dy,
+                                const Tensor& dx) const;
 
   Recomputed* recomputed_;
   std::optional<VocabParallelEmbedding> embedding_;

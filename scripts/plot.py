@@ -90,6 +90,11 @@ class Run:
         self.machines = sorted(set(self.rows["machine"])) if "machine" in self.rows else [""]
         self.others = [c for c in OTHERS if c in self.rows and self.rows[c].nunique() > 1]
 
+    def key(self):
+        """Columns that tell configurations apart: kernels.csv starts with them, then comes `rank`.
+        Later ones can have the name of a column of results.csv and mean something else."""
+        return list(self.kernels.columns[:self.kernels.columns.get_loc("rank")])
+
     def peak(self):
         sources = set(self.rows.get("peak_source", pd.Series(dtype=str)).dropna())
         return "measured GEMM peak" if sources == {"measured_gemm"} else "stated peak"
@@ -302,8 +307,7 @@ def plot_kernels(run, out):
     chosen = [same[same["tp"] == tp].sort_values(["sp", "overlap"]).iloc[0]
               for tp in sorted(same["tp"].unique())[-4:]]
     tables = []
-    # kernels.csv starts with the columns of results.csv that tell configurations apart.
-    key = [column for column in run.kernels.columns if column in run.rows.columns]
+    key = run.key()
     for row in chosen:
         mine = run.kernels[(run.kernels[key].fillna("") == row[key].fillna("")).all(axis=1)
                            & (run.kernels["rank"] == 0)]

@@ -5,7 +5,7 @@ Usage: scripts/plot_cp.py RUN_DIR... [--out DIR]      (default: the first RUN_DI
 
 Reads results.csv, kernels.csv, run.json and the timeline, and writes, as PNG:
   time_split_*   compute, exposed exchange and idle time of an iteration against sequence length,
-                 per scheme; one file per shape of heads
+                 per scheme and degree; one file per shape of heads
   balance        work that the masks leave each rank, over the mean, and the speed-up it allows
   crossover      the fastest scheme for each sequence length and number of KV heads
   ring_pass      Gantt of one iteration of a ring: compute, exchange, and waiting, rank by rank
@@ -26,7 +26,7 @@ KIND_COLOURS = {"ring": BLUE, "ulysses": ORANGE, "all-gather": GREEN, "hybrid": 
                 "none": GREY}
 # Columns that tell figures apart besides sequence length, KV heads and the split.
 SHAPE = ["op_or_block", "phase", "dtype", "batch", "heads", "head_dim", "causal", "window",
-         "seqlens", "world_size", "transport"]
+         "seqlens", "launched", "transport", "machine"]
 IDLE = "#C8C8C8"
 
 
@@ -55,8 +55,18 @@ def load(folders):
     first.rows["seqlens"] = first.rows["seqlens"].fillna("").astype(str)
     first.rows["cp_kind"] = first.rows["cp_kind"].fillna("none")
     first.rows["scheme"] = first.rows.apply(scheme, axis=1)
+    # A predicted row has as many ranks as it takes.
+    first.rows["launched"] = first.rows["world_size"].where(first.rows["machine"] == "", 0)
     first.left_out = sum(run.left_out for run in runs)
     return first
+
+
+def with_degrees(rows):
+    """Schemes name their degree where there are several."""
+    if rows.loc[rows["cp"] > 1, "cp"].nunique() < 2:
+        return rows
+    degree = rows["cp"].map("cp {:g} ".format).where(rows["cp"] > 1, "")
+    return rows.assign(scheme=degree + rows["scheme"])
 
 
 def describe(row, without=()):
@@ -85,6 +95,7 @@ def plot_time_split(run, out):
     """A group of bars per sequence length, a bar per scheme, divided into where its time went."""
     for number, rows in groups(run.rows, SHAPE + ["kv_heads", "tp", "sp"]):
         name = f"time_split_{number}" if number else "time_split"
+        rows = with_degrees(rows)
         schemes = list(dict.fromkeys(rows["scheme"]))
         lengths = sorted(rows["seq"].unique())
         longest_label = 3.4 * max(map(len, schemes))  # points
@@ -140,7 +151,7 @@ def plot_time_split(run, out):
 
 def work_of_ranks(run, row):
     """FLOPs that each rank's kernels executed in the profiled iteration of a row."""
-    key = [column for column in run.kernels.columns if column in row.index]
+    key = run.key()
     mine = run.kernels[(run.kernels[key].fillna("") == row[key].fillna("")).all(axis=1)]
     return mine.groupby("rank")["flops"].sum()
 

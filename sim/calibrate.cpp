@@ -151,6 +151,7 @@ void add_links(const std::vector<KernelRow>& rows, const std::string& source, Ma
 struct Run {
   std::string source, cpu;
   int num_ranks{1};
+  double memory_bytes{0};  ///< of the host; 0 in files that do not say
 };
 
 Run parse_run(const std::string& run_json) {
@@ -171,7 +172,8 @@ Run parse_run(const std::string& run_json) {
                                  "host")};
     return {message("measured by ", run.at("program").get<std::string>(), " run ",
                     run.at("run_id").get<std::string>()),
-            run.at("machine").at("cpu").get<std::string>(), static_cast<int>(ranks.size())};
+            run.at("machine").at("cpu").get<std::string>(), static_cast<int>(ranks.size()),
+            run.at("machine").value("memory_bytes", 0.0)};
   } catch (const nlohmann::json::exception& error) {
     throw InputError{message("run.json is not that of a run: ", error.what())};
   }
@@ -200,6 +202,9 @@ Machine calibrate(const std::string& name, const std::string& kernels_csv,
   machine.launch_overhead_us = {0, contained};
   machine.collective_overhead_us = {0, contained};
   machine.ranks_per_node = {static_cast<double>(run.num_ranks), "the run's ranks"};
+  if (run.memory_bytes > 0)
+    machine.memory_GB = {run.memory_bytes / 1e9 / run.num_ranks,
+                         "an equal share of the host's memory, " + run.source};
   machine.overlap = {0, "on one host a rank's own core moves its bytes"};
   machine.algorithms = {CommAlgorithm::ring};
   return machine;

@@ -12,6 +12,7 @@ namespace shardmark {
 /// - rates of each compute op and dtype by size: the median over the calls of that size (sizes
 ///   within 5 % count as one) of the slowest rank's time, which is what a step waits for;
 /// - peaks: the highest rate with FLOPs; memory bandwidth: the highest without;
+/// - memory: an equal share of the host's, where run.json has it;
 /// - latency and bandwidth of each collective and of all together: least squares on relative
 ///   errors of steps x latency + bytes / bandwidth, both not negative, over the shortest time of
 ///   any member, since the others' contains waiting; rows with overlap are left out. Messages of a

@@ -3,6 +3,7 @@
 #include "core/types.hpp"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,8 +56,9 @@ struct Machine {
   std::string name, about;
   std::map<std::string, Fact> peaks_tflops;  ///< of one rank, dense, by dtype
   std::vector<Rates> rates;
-  Fact memory_GBps;         ///< of one rank
-  Fact launch_overhead_us;  ///< added to every compute op
+  Fact memory_GBps;               ///< of one rank
+  std::optional<Fact> memory_GB;  ///< of one rank; without, it is not asked what fits
+  Fact launch_overhead_us;        ///< added to every compute op
   Fact ranks_per_node;
   Network inside;
   Network between;                        ///< looked at only if `has_between`

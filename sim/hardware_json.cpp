@@ -187,7 +187,7 @@ std::vector<CommAlgorithm> parse_algorithms(const Value& value) {
 Machine parse(const Value& file) {
   file.with_keys({"schema_version", "name", "about", "peaks", "memory_bandwidth", "launch_overhead",
                   "ranks_per_node", "inside", "collectives", "overlap"},
-                 {"rates", "between"});
+                 {"rates", "between", "memory_capacity"});
   if (file.at("schema_version").number(false) != machine_schema_version)
     file.at("schema_version").refuse(message("must be ", machine_schema_version));
   Machine machine;
@@ -203,6 +203,7 @@ Machine parse(const Value& file) {
       check_below_peak(machine, machine.rates.back(), table);
     }
   machine.memory_GBps = file.at("memory_bandwidth").fact("GB/s", false);
+  if (file.has("memory_capacity")) machine.memory_GB = file.at("memory_capacity").fact("GB", false);
   machine.launch_overhead_us = file.at("launch_overhead").fact("us", true);
   machine.ranks_per_node = file.at("ranks_per_node").fact("ranks", false);
   const double ranks = machine.ranks_per_node.value;
@@ -279,6 +280,7 @@ std::string to_json(const Machine& machine) {
     json["peaks"][dtype] = to_json(peak, "TFLOP/s");
   for (const Rates& table : machine.rates) json["rates"].push_back(to_json(table));
   json["memory_bandwidth"] = to_json(machine.memory_GBps, "GB/s");
+  if (machine.memory_GB) json["memory_capacity"] = to_json(*machine.memory_GB, "GB");
   json["launch_overhead"] = to_json(machine.launch_overhead_us, "us");
   json["ranks_per_node"] = to_json(machine.ranks_per_node, "ranks");
   json["inside"] = to_json(machine.inside);

@@ -229,8 +229,8 @@ std::vector<Column> quality_columns() {
       {"reason", "", "why it was skipped or failed", always,
        [](R r) { return text(r.result.reason); }},
       {"verdict", "",
-       "imbalanced, bubble_bound, communication_bound, latency_bound, memory_bound or "
-       "compute_bound",
+       "imbalanced, bubble_bound, communication_bound, latency_bound, memory_bound, "
+       "compute_bound, or (predicted) does_not_fit: more memory than a rank of the machine has",
        measured, [](R r) { return text(r.result.verdict); }},
       {"verdict_reason", "", "the numbers behind it and one thing to try", measured,
        [](R r) { return text(r.result.verdict_reason); }},

@@ -2,6 +2,7 @@
 
 #include "bench/harness/statistics.hpp"
 #include "bench/harness/sweep.hpp"
+#include "bench/harness/verdict.hpp"
 
 #include <fmt/format.h>
 
@@ -137,7 +138,7 @@ std::vector<ShapeSummary> summarize_shapes(std::span<const Result> results) {
   std::vector<std::string> order;
   std::map<std::string, std::vector<const Result*>> shapes;
   for (const Result& result : results) {
-    if (result.status != Status::ok) continue;
+    if (result.status != Status::ok || result.verdict == does_not_fit) continue;
     const std::string key = shape_key(result.config);
     if (!shapes.contains(key)) order.push_back(key);
     shapes[key].push_back(&result);

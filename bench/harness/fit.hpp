@@ -32,7 +32,7 @@ struct Fit {
 };
 [[nodiscard]] Fit fit_cost_model(std::span<const Result> results);
 
-/// What the rows of one shape say about tp.
+/// What the rows of one shape say about tp, without those that do not fit into memory.
 struct ShapeSummary {
   std::string shape;  ///< "block step f32 hidden 2048 seq 1024 batch 1"
   int fastest_tp{1};  ///< lowest p50 over all variants of that tp

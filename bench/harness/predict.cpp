@@ -200,7 +200,8 @@ Outcome predict_row(const Case& config, const Machine& machine, const RunnerOpti
     predict_baselines(programs, machine, result);
     // A copy, which measured rows are compared with, moves each byte twice.
     const VerdictInputs inputs{latency_us(machine, programs.lists.front()),
-                               machine.memory_GBps.value / 2};
+                               machine.memory_GBps.value / 2,
+                               machine.memory_GB ? 1e9 * machine.memory_GB->value : 0};
     const Replay replay = predict(programs.lists, machine, programs.folding).replay;
     fill_pipeline(config.layer, programs, replay, result);
     fill_times(programs, replay, row);

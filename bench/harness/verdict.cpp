@@ -202,13 +202,30 @@ std::optional<Finding> communication_bound(const Result& result, const VerdictTh
       share - waits_pct};
 }
 
+/// What one rank communicates in an iteration.
+struct Communications {
+  int calls{0};
+  double bytes{0};
+};
+/// Of the rank that sends most, the first of equal ones.
+Communications busiest_communications(const Result& result) {
+  std::map<int, Communications> by_rank;
+  for (const KernelSummary& kernel : result.kernels)
+    if (kernel.kind == "communication") {
+      by_rank[kernel.rank].calls += kernel.count;
+      by_rank[kernel.rank].bytes += kernel.bytes_wire;
+    }
+  Communications busiest;
+  for (const auto& [rank, own] : by_rank)
+    if (busiest.calls == 0 || own.bytes > busiest.bytes) busiest = own;
+  return busiest;
+}
+
 /// Counts only where communication matters at all: below a tenth of the window a latency-bound call
 /// limits nothing.
 std::optional<Verdict> latency_bound(const Result& result, const VerdictInputs& machine) {
   constexpr double worth_a_look_pct = 10;
-  int calls = 0;
-  for (const KernelSummary& kernel : result.kernels)
-    if (kernel.rank == 0 && kernel.kind == "communication") calls += kernel.count;
+  const auto [calls, bytes] = busiest_communications(result);
   if (calls == 0 || result.communication_only_us <= 0 || exposed_pct(result) < worth_a_look_pct)
     return std::nullopt;
   const double per_call_us = result.communication_only_us / calls;
@@ -216,7 +233,7 @@ std::optional<Verdict> latency_bound(const Result& result, const VerdictInputs& 
   return Verdict{"latency_bound",
                  fmt::format("a communication takes {:.1f} us of which {:.1f} us are latency "
                              "({:.0f} bytes a call); use fewer chunks or more tokens per call",
-                             per_call_us, machine.latency_us, result.bytes_observed / calls)};
+                             per_call_us, machine.latency_us, bytes / calls)};
 }
 
 std::optional<Verdict> memory_bound(const Result& result, const VerdictThresholds& limits,
@@ -244,10 +261,8 @@ std::optional<Verdict> memory_bound(const Result& result, const VerdictThreshold
                   bandwidth_pct, flops_pct)};
 }
 
-}  // namespace
-
-Verdict judge(const Result& result, const VerdictThresholds& thresholds,
-              const VerdictInputs& inputs) {
+Verdict judge_times(const Result& result, const VerdictThresholds& thresholds,
+                    const VerdictInputs& inputs) {
   std::optional<Finding> costliest;
   for (const std::optional<Finding>& finding :
        {imbalanced(result, thresholds), bubble_bound(result, thresholds),
@@ -265,6 +280,30 @@ Verdict judge(const Result& result, const VerdictThresholds& thresholds,
     reason += fmt::format(" (above the warning level of {:g} %); {}",
                           thresholds.communication_warn_pct, advice(result));
   return {"compute_bound", reason};
+}
+
+/// What makes a rank hold less.
+std::string_view memory_advice(const LayerConfig& layer) {
+  if (layer.inference) return "try more tp or pp, or a smaller --batch";
+  if (layer.is_pipeline())
+    return layer.recompute == Recompute::full ? "try more tp or pp"
+                                              : "try more tp or pp, or --recompute full";
+  if (layer.parallel.context.is_split()) return "try more cp, or a shorter sequence";
+  return "try more tp, or a smaller --batch";
+}
+
+}  // namespace
+
+Verdict judge(const Result& result, const VerdictThresholds& thresholds,
+              const VerdictInputs& inputs) {
+  const Verdict of_times = judge_times(result, thresholds, inputs);
+  const auto needed_bytes = static_cast<double>(result.mem_peak_bytes);
+  if (inputs.memory_bytes <= 0 || needed_bytes <= inputs.memory_bytes) return of_times;
+  return {does_not_fit,
+          fmt::format("a rank needs {:.1f} GB, without what an optimizer keeps, and has {:.1f} GB; "
+                      "{}; the times are those if it fitted: {}: {}",
+                      needed_bytes / 1e9, inputs.memory_bytes / 1e9,
+                      memory_advice(result.config.layer), of_times.name, of_times.reason)};
 }
 
 }  // namespace shardmark::bench

@@ -16,20 +16,25 @@ struct VerdictThresholds {
   double memory_flops_pct{30};        ///< ... while FLOP/s stay below this share of the peak
 };
 
+/// The verdict of a prediction that needs more memory than a rank of its machine has.
+inline constexpr const char* does_not_fit = "does_not_fit";
+
 /// What limits a configuration, from measured numbers.
 struct Verdict {
-  std::string name;    ///< imbalanced, communication_bound, latency_bound, memory_bound, ...
+  std::string name;    ///< imbalanced, communication_bound, latency_bound, does_not_fit, ...
   std::string reason;  ///< the numbers and one thing to try
 };
 struct VerdictInputs {
   double latency_us{0};           ///< measured time of a 64-byte all-reduce; 0 = unknown
   double copy_bandwidth_GBps{0};  ///< measured; 0 = unknown
+  double memory_bytes{0};         ///< of a rank; 0 = not asked, as a row that ran did fit
 };
 /// Of imbalanced, bubble_bound and communication_bound the one that costs the most time, each only
 /// above its limit. Imbalance costs what the window would lose if all ranks computed for as long as
 /// they do on average, the other two what they would be then. Else, in order: latency_bound (the
 /// latency is more than half of a mean communication, and exposed communication at least 10 % of
-/// the window: below that it limits nothing), memory_bound, compute_bound.
+/// the window: below that it limits nothing), memory_bound, compute_bound. With does_not_fit the
+/// verdict of the times is in the reason.
 [[nodiscard]] Verdict judge(const Result& result, const VerdictThresholds& thresholds,
                             const VerdictInputs& inputs);
 

@@ -137,8 +137,10 @@ void add_schedule_options(CommandLine& line, Options& options) {
   line.add(
       "--print-schedule",
       {"grid|csv|svg",
-       "print the schedules instead of running: who does what when, or text for "
-       "--schedule-file, or a drawing; with --p2p the messages, too",
+       "print the schedules instead of running them: who does what when, or text for "
+       "--schedule-file, or a drawing; with --p2p the messages, too; with --fit those for the "
+       "times "
+       "that it profiles first",
        "no printing", "grid"},
       set_choice<PrintAs>(options.print,
                           {{"grid", PrintAs::grid}, {"csv", PrintAs::csv}, {"svg", PrintAs::svg}}));
@@ -263,7 +265,6 @@ void check(const Options& options) {
   for (const auto& [given, name] : {std::pair{options.base.dry_run, "--dry-run"},
                                     {!options.base.dump.empty(), "--dump"},
                                     {!options.base.out.empty(), "--out"},
-                                    {options.fit, "--fit"},
                                     {options.base.machine.has_value(), "--predict"}})
     if (given)
       throw InputError{

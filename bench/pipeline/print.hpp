@@ -1,6 +1,6 @@
 #pragma once
 
-#include "bench/pipeline/options.hpp"
+#include "bench/pipeline/sweep.hpp"
 
 #include <string>
 
@@ -10,5 +10,8 @@ namespace shardmark::bench::pp {
 /// micro-batches. Those that a schedule does not allow are named with the rule. csv and svg are of
 /// one schedule. Throws InputError when there are several, or none is allowed.
 [[nodiscard]] std::string print_schedules(const Options& options, int world_size);
+/// The same of the cases of a sweep, which may be fitted to `times`; bubbles are those at these.
+[[nodiscard]] std::string print_schedules(const Options& options, const Sweep& sweep,
+                                          const MeasuredTimes& times);
 
 }  // namespace shardmark::bench::pp

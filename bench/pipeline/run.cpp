@@ -2,8 +2,10 @@
 
 #include "bench/harness/dry_run.hpp"
 #include "bench/harness/run.hpp"
+#include "bench/harness/together.hpp"
 #include "bench/pipeline/gain.hpp"
 #include "bench/pipeline/inference.hpp"
+#include "bench/pipeline/print.hpp"
 #include "bench/pipeline/sweep.hpp"
 #include "bench/pipeline/table.hpp"
 #include "core/launch.hpp"
@@ -61,6 +63,11 @@ int run(const Options& options, const std::vector<std::string>& command_line,
   if (needs_times(options)) {
     const MeasuredTimes times = measure_times(transport, base.runner, sweep);
     sweep = expand(options, transport.size(), true, times);
+    if (options.print) {
+      on_rank_0(transport,
+                [&] { std::cout << print_schedules(options, sweep, times) << std::flush; });
+      return 0;
+    }
     changes = rebalanced_cases(sweep, times);
     for (const auto& [key, parts] : times) sweep.notices.push_back(to_text(parts));
     for (const Rebalanced& change : changes) sweep.notices.push_back(to_text(change));

@@ -94,6 +94,8 @@ TEST(PipelineOptions, ContradictionsAreRefused) {
               HasSubstr("leave out --balance"));
   EXPECT_THAT(problem_of({"--print-schedule", "grid", "--out", "o"}), HasSubstr("--out"));
   EXPECT_THAT(problem_of({"--print-schedule", "grid", "--dry-run"}), HasSubstr("--dry-run"));
+  EXPECT_THAT(problem_of({"--print-schedule", "grid", "--predict", "h100-sxm-8"}),
+              HasSubstr("--predict"));
   EXPECT_THAT(problem_of({"--schedule", "1f1b", "--fit"}), HasSubstr("--fit is for zb-h1"));
   EXPECT_THAT(problem_of({"--memory-limit", "4"}), HasSubstr("--memory-limit is for zb-h1"));
 }

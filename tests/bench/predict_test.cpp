@@ -77,6 +77,27 @@ TEST(PredictRow, LatenciesOfTheCollectivesAreExposed) {
   }
 }
 
+/// Weights, gradients and activations of two matrices against what the machine has.
+TEST(PredictRow, SaysWhenTheMachineHasTooLittleMemory) {
+  Machine machine = matmul_machine(0);
+  for (const int tp : {1, 3}) {
+    machine.memory_GB.reset();
+    const Result unknown = predict_row(mlp(tp), machine, {}).result;
+    ASSERT_GT(unknown.mem_peak_bytes, 0) << "tp " << tp;
+    EXPECT_NE(unknown.verdict, "does_not_fit") << "tp " << tp;
+    const double needed_GB = static_cast<double>(unknown.mem_peak_bytes) / 1e9;
+    machine.memory_GB = Fact{1.01 * needed_GB, "made up"};
+    EXPECT_EQ(predict_row(mlp(tp), machine, {}).result.verdict, unknown.verdict) << "tp " << tp;
+    machine.memory_GB = Fact{0.99 * needed_GB, "made up"};
+    const Result crowded = predict_row(mlp(tp), machine, {}).result;
+    EXPECT_EQ(crowded.status, Status::ok) << "tp " << tp;
+    EXPECT_EQ(crowded.verdict, "does_not_fit") << "tp " << tp;
+    EXPECT_THAT(crowded.verdict_reason, HasSubstr("if it fitted: " + unknown.verdict))
+        << "tp " << tp;
+    EXPECT_EQ(crowded.time.p50, unknown.time.p50) << "tp " << tp;
+  }
+}
+
 /// Blocks on meshes that fold and on some that do not.
 std::vector<Case> small_cases() {
   std::vector<Case> cases;

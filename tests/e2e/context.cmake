@@ -58,4 +58,10 @@ if(NOT python_lacks)
     --order contiguous,zigzag --min-samples 2 --max-time 0.05 --check off --peak-tflops 0.1)
   set_tests_properties(plot_cp_small_run PROPERTIES
     PASS_REGULAR_EXPRESSION "crossover.*png" FAIL_REGULAR_EXPRESSION "Traceback")
+  # One figure of each, though the rows take different numbers of ranks; and every rank has a dot.
+  shardmark_add_script_test(plot_cp_predicted "plot_cp.py" "" --out
+    --predict h100-sxm-8 --cp 1,2,3 --order contiguous,zigzag --seq 1536,3k --heads 6 --dtype bf16)
+  set_tests_properties(plot_cp_predicted PROPERTIES
+    PASS_REGULAR_EXPRESSION "time_split[.]png.*balance[.]png"
+    FAIL_REGULAR_EXPRESSION "Traceback|finite values")
 endif()

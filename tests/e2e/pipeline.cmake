@@ -13,6 +13,7 @@ if(SHARDMARK_BASH)
       tp_inside_a_stage_and_dp_around_it merged_messages both_dtypes uneven_and_given_splits
       recomputation_and_tied_embeddings sequence_parallelism_inside_a_stage
       balance_by_measured_cost fitted_to_measured_times resume_skips_finished_rows a_printed_schedule_runs_again
+      a_fitted_schedule_is_printed_and_runs_again
       inference_on_two_threads inference_on_three_threads inference_without_ranks
       broken_schedules_are_refused bad_input_exits_with_2 dry_run_needs_no_ranks help_and_lists)
     shardmark_add_pipeline_test(${name})

@@ -235,6 +235,21 @@ a_printed_schedule_runs_again() {
   has out '^rank 2  '
   has out 'dualpipe, 3 ranks.*must be even'
 }
+a_fitted_schedule_is_printed_and_runs_again() {
+  local fit=(--fit --pp 3 --microbatches 6 --layers 6 --hidden 64 --heads 2 --seq 32 --vocab 64)
+  expect 0 "$PROGRAM" "${fit[@]}" --schedule zb-h1 --print-schedule csv
+  cp out fitted.csv
+  [ "$(wc -l < fitted.csv)" -eq 3 ] || fail "not a line for each of three ranks"
+  has_not fitted.csv SEND
+  expect 0 "$PROGRAM" --schedule-file fitted.csv --layers 6 "${tiny[@]}" --out run
+  rows_are_right run
+  expect 0 "$PROGRAM" "${fit[@]}" --schedule zb-h1 --p2p split --print-schedule csv
+  has out 'SEND_F0'
+  expect 0 "$PROGRAM" "${fit[@]}" --schedule 1f1b,zb-h1 --print-schedule grid
+  has out 'zb-h1-fit pp 3 m 6.*: bubble [0-9.]+ % of the window at measured times'
+  has out ' 1f1b pp 3 m 6.*: bubble '
+  [ "$(grep -c '^rank 2  ' out)" -eq 2 ] || fail "not two grids"
+}
 broken_schedules_are_refused() {
   printf '0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n' > deadlock.csv
   expect 2 "$PROGRAM" --schedule-file deadlock.csv "${tiny[@]}"

@@ -172,6 +172,12 @@ predicts_pipelines() {
   all_are source predicted run
   for name in samples check bubble_iterations; do all_are $name '' run; done
   has run/kernels.csv ',predicted,h100-sxm-8,2,step/'
+  # 65 GB of weights and gradients on each rank leave no room for what forward keeps.
+  expect 0 "$PIPELINE" --predict h100-sxm-8 --model gpt3-175b --tp 8 --pp 2 --microbatches 2 --dtype bf16 \
+    --recompute none,full --out large
+  has out 'does_not_fit: a rank needs [0-9.]+ GB, .* and has 80.0 GB; try more tp or pp, or --recompute full; '
+  all_are status ok large
+  [ "$(column verdict large | grep -c does_not_fit)" -eq 1 ] || fail "not one row that does not fit"
   expect 2 "$PIPELINE" --predict h100-sxm-8 --balance measured
   has err 'give a --split'
 }

@@ -181,6 +181,44 @@ TEST(Verdict, LatencyThatIsMostOfACall) {
   EXPECT_EQ(name_of_verdict(result, {.latency_us = 4, .copy_bandwidth_GBps = 10}), "compute_bound");
 }
 
+/// The times are those of the rank that sends most; rank 0 of a pipeline may have fewer calls.
+TEST(Verdict, LatencyCountsCallsAndBytesOfOneRank) {
+  Result result = healthy();
+  result.split.exposed_comm_us = 15;
+  result.kernels = {{.rank = 0, .kind = "communication", .count = 2, .bytes_wire = 2e3},
+                    {.rank = 1, .kind = "communication", .count = 3, .bytes_wire = 7e3},
+                    {.rank = 1, .op = "barrier", .kind = "communication", .count = 1},
+                    {.rank = 2, .kind = "communication", .count = 8, .bytes_wire = 1e3}};
+  const VerdictInputs slow{.latency_us = 6, .copy_bandwidth_GBps = 10};
+  EXPECT_EQ(name_of_verdict(result, slow), "latency_bound");
+  EXPECT_THAT(judge(result, {}, slow).reason,
+              testing::HasSubstr("takes 10.0 us of which 6.0 us are latency (1750 bytes a call)"))
+      << "40 us and 7e3 bytes in the 4 calls of rank 1";
+  EXPECT_EQ(name_of_verdict(result, {.latency_us = 4, .copy_bandwidth_GBps = 10}), "compute_bound");
+}
+
+TEST(Verdict, MoreMemoryThanARankHas) {
+  Result result = healthy();
+  result.mem_peak_bytes = 90'100'000'000;
+  VerdictInputs small = machine;
+  EXPECT_EQ(name_of_verdict(result, small), "compute_bound") << "nobody asked";
+  small.memory_bytes = 90.1e9;
+  EXPECT_EQ(name_of_verdict(result, small), "compute_bound") << "it is enough";
+  small.memory_bytes = 80e9;
+  EXPECT_EQ(name_of_verdict(result, small), does_not_fit);
+  EXPECT_THAT(judge(result, {}, small).reason,
+              testing::AllOf(testing::HasSubstr("needs 90.1 GB"), testing::HasSubstr("has 80.0 GB"),
+                             testing::HasSubstr("try more tp, or a smaller --batch; "),
+                             testing::HasSubstr("if it fitted: compute_bound: compute is 90.0 %")));
+  Result stages = pipeline(25);
+  stages.mem_peak_bytes = result.mem_peak_bytes;
+  EXPECT_THAT(judge(stages, {}, small).reason,
+              testing::AllOf(testing::HasSubstr("try more tp or pp, or --recompute full; "),
+                             testing::HasSubstr("if it fitted: bubble_bound: the bubble is")));
+  stages.config.layer.recompute = Recompute::full;
+  EXPECT_THAT(judge(stages, {}, small).reason, testing::HasSubstr("try more tp or pp; "));
+}
+
 TEST(Verdict, MemoryBoundKernels) {
   Result result = healthy();
   result.kernels[0].bytes_memory = 1.5e6;  // 16.7 GB/s of the 20 that a copy moves

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace shardmark {
 namespace {
 
@@ -46,11 +48,11 @@ TEST(PipelineRecompute, SavesTheBytesOfTheFormula) {
         for (int rank = 0; rank < c.ranks(); ++rank) {
           LayerConfig config = c.on(rank);
           const auto plan = pipeline::plan_rank(c.schedule(), config.parallel.pp.position);
-          std::int64_t states = 0, blocks = 0;  // of all stages and micro-batches in flight
+          std::int64_t blocks = 0, blocks_in_flight = 0;  // of all stages; times micro-batches
           for (const int stage : c.schedule().stages_of(config.parallel.pp.position)) {
             const auto s = static_cast<std::size_t>(stage);
-            states += plan.num_buffers[s].state;
-            blocks += plan.num_buffers[s].state * c.config.pipeline.blocks[s];
+            blocks += c.config.pipeline.blocks[s];
+            blocks_in_flight += plan.num_buffers[s].state * c.config.pipeline.blocks[s];
           }
           const MemoryPoint none = peak(config);
           const auto saved = [&](Recompute recompute, Category category) {
@@ -58,17 +60,54 @@ TEST(PipelineRecompute, SavesTheBytesOfTheFormula) {
             return none[category] - peak(config)[category];
           };
           const auto where = message(describe(c), " rank ", rank);
-          EXPECT_EQ(saved(Recompute::selective, Category::activation), (blocks - 1) * block.core)
+          EXPECT_EQ(saved(Recompute::selective, Category::activation),
+                    (blocks_in_flight - 1) * block.core)
               << where;
           EXPECT_EQ(saved(Recompute::selective, Category::gradient), 0) << where;
           EXPECT_EQ(saved(Recompute::full, Category::activation),
-                    blocks * (block.activation - block.y) - block.activation)
+                    blocks_in_flight * (block.activation - block.y) - block.activation)
               << where;
-          EXPECT_EQ(saved(Recompute::full, Category::gradient),
-                    (blocks - 1) * block.gradient - states * block.y)
+          EXPECT_EQ(saved(Recompute::full, Category::gradient), (blocks - 1) * block.gradient)
               << where;
         }
       }
+}
+
+/// What lies between layers in backward is there once per stage if that is one piece, and per
+/// micro-batch in flight if weight gradients come later.
+TEST(PipelineGradients, AreUsedInTurnsWhereBackwardIsOnePiece) {
+  for (const ScheduleKind kind :
+       {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
+        ScheduleKind::dualpipe, ScheduleKind::zb_h1})
+    for (const int ranks : {2, 3, 4}) {
+      if (kind == ScheduleKind::dualpipe && ranks == 3) continue;
+      const PipelineCase c = pipeline_case(kind, {.ranks = ranks, .micro = 12});
+      const BlockBytes block = bytes_of_block(c);
+      for (int rank = 0; rank < ranks; ++rank) {
+        const LayerConfig config = c.on(rank);
+        const auto plan = pipeline::plan_rank(c.schedule(), rank);
+        const bool in_turns = std::ranges::none_of(plan.instructions, [](const auto& instruction) {
+          return instruction.step.action.act == pipeline::Act::W;
+        });
+        EXPECT_EQ(in_turns, kind != ScheduleKind::zb_h1 && kind != ScheduleKind::dualpipe)
+            << describe(c) << " rank " << rank;
+        std::int64_t expected = 0;
+        const int last = c.schedule().num_stages - 1;
+        for (const int stage : c.schedule().stages_of(rank)) {
+          const pipeline::Held& num = plan.num_buffers[static_cast<std::size_t>(stage)];
+          const std::int64_t sets = in_turns ? 1 : num.state;
+          expected += num.dy * block.y + sets * block.gradient;
+          if (in_turns && stage > 0) expected += num.state * block.y;
+          if (stage == last)  // dx of logits and final norm, and the logits' gradient
+            expected += sets * (2 * block.y + 4 * config.shape.tokens() * config.shape.vocab);
+        }
+        const Recording recording = record_program(config, Phase::step, 1);
+        for (const NamedTensor& named : recording.program->tensors())
+          if (named.role == Role::gradient) expected += named.tensor.bytes();
+        EXPECT_EQ(memory_timeline(recording.memory).peak[Category::gradient], expected)
+            << describe(c) << " rank " << rank;
+      }
+    }
 }
 
 }  // namespace

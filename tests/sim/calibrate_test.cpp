@@ -103,6 +103,21 @@ TEST(Calibrate, TheResultIsAMachineFile) {
   EXPECT_THAT(text, HasSubstr("a made-up one"));
 }
 
+TEST(Calibrate, RanksShareTheHostsMemory) {
+  const Machine real = plain_machine();
+  Kernels kernels{real};
+  kernels.add(1, matmul_of(64));
+  kernels.add(1, add_of(64));
+  kernels.add(2, reduce_of(64, 2));
+  std::string run = run_json;
+  run.replace(run.find("a made-up one\""), 14, "a made-up one\", \"memory_bytes\": 48000000000");
+  const Machine machine = calibrate("mine", kernels.csv(), run);
+  ASSERT_TRUE(machine.memory_GB.has_value());
+  EXPECT_DOUBLE_EQ(machine.memory_GB->value, 16) << "of three ranks";
+  EXPECT_THAT(machine.memory_GB->source, HasSubstr("share of the host's memory"));
+  EXPECT_FALSE(calibrate("mine", kernels.csv(), run_json).memory_GB.has_value());
+}
+
 TEST(Calibrate, SizesCloseTogetherAreOnePointAndTheMedianCounts) {
   const auto row = [](int place, double flops, double total_us) {
     std::ostringstream text;

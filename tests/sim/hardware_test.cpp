@@ -26,7 +26,16 @@ TEST(Machines, ThoseThatComeAlongAreReadAndSaySo) {
     EXPECT_THAT(machine.about, HasSubstr("nothing measured by us"));
     EXPECT_TRUE(machine.has_between);
     EXPECT_GT(machine.peak_tflops(DType::bf16), machine.peak_tflops(DType::f32));
+    ASSERT_TRUE(machine.memory_GB.has_value()) << name;
+    EXPECT_EQ(machine.memory_GB->value, name == "h200-sxm-8" ? 141 : 80) << name;
+    EXPECT_THAT(machine.memory_GB->source, HasSubstr("data sheet"));
   }
+}
+
+TEST(Machines, AFileNeedNotSayHowMuchMemoryThereIs) {
+  Json json = Json::parse(to_json(load_machine("h100-sxm-8")));
+  json.erase("memory_capacity");
+  EXPECT_FALSE(parse_machine(json.dump(), "mine.json").memory_GB.has_value());
 }
 
 TEST(Machines, TextGivesTheSameMachineBack) {
@@ -127,6 +136,10 @@ INSTANTIATE_TEST_SUITE_P(
         {"MissingKey", [](Json& j) { j.erase("inside"); }, "lacks the key 'inside'"},
         {"WrongUnit", [](Json& j) { j["memory_bandwidth"]["unit"] = "TB/s"; },
          "memory_bandwidth.unit is 'TB/s'; allowed are GB/s"},
+        {"WrongUnitOfMemory", [](Json& j) { j["memory_capacity"]["unit"] = "GiB"; },
+         "memory_capacity.unit is 'GiB'; allowed are GB"},
+        {"NoMemory", [](Json& j) { j["memory_capacity"]["value"] = 0; },
+         "memory_capacity.value is 0; it must be above 0"},
         {"WrongRateUnit", [](Json& j) { j["rates"][0]["rate_unit"] = "GB/s"; },
          "rates[0].rate_unit is 'GB/s'; allowed are TFLOP/s"},
         {"Negative", [](Json& j) { j["between"]["latency"]["value"] = -1; },

@@ -44,6 +44,35 @@ TEST_F(RankTest, ScopesNestAndComeBack) {
   EXPECT_EQ(list.ops[1].path, list.ops[3].path) << "paths are interned";
 }
 
+TEST_F(RankTest, SharedBuffersAreTheSameMemoryInTurns) {
+  list.memory.clear();
+  {
+    std::vector<Buffer> pool;
+    std::vector<Buffer> turns;
+    for (int turn = 0; turn < 3; ++turn) {
+      const Rank::Sharing sharing = rank.share(Category::gradient, pool);
+      turns.push_back(rank.allocate({4, 2}, DType::f32, Category::gradient));
+      turns.push_back(rank.allocate({8}, DType::bf16, Category::gradient));
+      const Buffer own = rank.allocate({5}, DType::f32, Category::activation);
+      EXPECT_NE(own.tensor().buffer, turns.back().tensor().buffer) << "of another category";
+    }
+    ASSERT_EQ(pool.size(), 2U);
+    for (std::size_t i = 0; i < turns.size(); ++i)
+      EXPECT_EQ(turns[i].tensor().buffer, pool[i % 2].tensor().buffer) << "buffer " << i;
+    const Buffer after = rank.allocate({4, 2}, DType::f32, Category::gradient);
+    EXPECT_NE(after.tensor().buffer, pool.front().tensor().buffer) << "no longer shared";
+    const Rank::Sharing sharing = rank.share(Category::gradient, pool);
+    EXPECT_THROW((void)rank.allocate({9}, DType::f32, Category::gradient), Error);
+  }
+  std::int64_t gradients = 0, balance = 0;
+  for (const MemoryRecord& record : list.memory) {
+    if (record.category == Category::gradient && record.bytes > 0) gradients += record.bytes;
+    balance += record.bytes;
+  }
+  EXPECT_EQ(gradients, 32 + 16 + 32) << "the pool once, and one that was not shared";
+  EXPECT_EQ(balance, 0) << "everything was given back once";
+}
+
 TEST_F(RankTest, FencesAreNumberedInOrder) {
   const Fence first = rank.signal(Lane::compute);
   const Fence second = rank.signal(Lane::tp);
