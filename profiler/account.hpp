@@ -47,7 +47,8 @@ struct Account {
 [[nodiscard]] std::vector<Window> windows_of(const Timeline& timeline);
 
 /// Puts right what cannot have been, with a sentence in Timeline::warnings for each kind. To be
-/// done before `classify` under CommRule::automatic; the other rules take files as they are.
+/// done before `classify` under CommRule::automatic; the other rules take files as they are, and
+/// lanes of our own traces may hold several messages at once.
 ///   - An event that ends after the next one of its stream has ended, too: work of a stream runs in
 ///     order, so its duration is wrong; it is cut where the next begins. (A next one that begins a
 ///     little early and ends later is usual where launches are programmatic.)
