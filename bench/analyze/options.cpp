@@ -28,7 +28,7 @@ constexpr const char* examples =
     "      the last three steps; tables as CSV and a trace of all ranks for Perfetto in analysis/\n"
     "  shardmark-analyze traces/ --axis-of 3=tp --axis-of 7=dp --comm-pattern 'my_allreduce'\n"
     "      says what groups are for, and which further kernels communicate\n"
-    "  shardmark-analyze traces/ --model llama3-8b --tokens 64k --seq 8k --peak-tflops 989\n"
+    "  shardmark-analyze traces/ --model llama3-8b --tokens 64k --peak-tflops 989\n"
     "      adds MFU\n"
     "  shardmark-analyze --diff before/ after/\n"
     "      what changed between two runs, largest first\n"
@@ -172,20 +172,21 @@ void add_communication_options(CommandLine& line, Options& options) {
 }
 
 void add_work_options(CommandLine& line, Options& options) {
-  ModelWork& work = options.work;
+  WorkOfStep& work = options.work;
   line.group("Model FLOPs");
   line.add(
       "--model",
       {"NAME",
        "public model (shardmark-tp --list-models) whose FLOPs of a training step are "
-       "counted; needs --tokens and --seq",
+       "counted; needs --tokens",
        "none: no MFU", "llama3-8b"},
       [&work](std::string_view, const std::string& text) { work.model = find_model(text).name; });
   line.add("--tokens", {"N", "tokens of a step over all ranks, each once", "none", "64k"},
            [&work](std::string_view option, const std::string& text) {
              work.tokens = parse_quantity(option, text);
            });
-  line.add("--seq", {"N", "tokens of one sequence, for attention's FLOPs", "none", "8k"},
+  line.add("--seq",
+           {"N", "tokens of one sequence, for attention's FLOPs", "the model's as published", "8k"},
            [&work](std::string_view option, const std::string& text) {
              work.seq = parse_quantity(option, text);
            });
@@ -193,11 +194,15 @@ void add_work_options(CommandLine& line, Options& options) {
            {"X", "model FLOPs of a step over all ranks, instead of --model", "none", "3.1e15"},
            set_above_zero(work.flops));
   line.add("--peak-tflops",
-           {"X", "TFLOP/s of one device that MFU is a share of: the dense peak of the data type",
-            "none: TFLOP/s without MFU", "989"},
+           {"X", "TFLOP/s of one device that MFU is a share of: the dense peak of its data type",
+            "by the device's name", "989"},
            set_above_zero(work.peak_tflops));
+  line.add("--dtype",
+           {"NAME", "of the matmuls, for a peak by name: bf16, f16 or f32", "bf16", "f16"},
+           set_choice<DType>(work.dtype,
+                             {{"bf16", DType::bf16}, {"f16", DType::f16}, {"f32", DType::f32}}));
   line.add("--num-devices", {"N", "devices that share the FLOPs", "ranks of the world", "64"},
-           set_count(work.num_devices, 1));
+           set_count(options.num_devices, 1));
 }
 
 void add_output_options(CommandLine& line, Options& options) {
@@ -239,19 +244,20 @@ void check_together(const Options& options) {
     throw InputError{
         "--diff prints a comparison, and --json keeps it; leave out --csv, --out and "
         "--merged-trace, which are of one run"};
-  const ModelWork& work = options.work;
+  const WorkOfStep& work = options.work;
   if (!work.model.empty() && work.flops > 0)
     throw InputError{"--model and --flops both say what a step computes; leave out one"};
-  if (!work.model.empty() && (work.tokens == 0 || work.seq == 0))
+  if (!work.model.empty() && work.tokens == 0)
     throw InputError{message("--model ", work.model,
-                             " needs the tokens of a step and of a sequence; add, for example, "
-                             "--tokens 64k --seq 8k")};
-  if (work.model.empty() && work.tokens > 0 && work.flops == 0)
-    throw InputError{"--tokens is about --model or --flops; add, for example, --model llama3-8b"};
-  if (work.peak_tflops > 0 && work.model.empty() && work.flops == 0)
-    throw InputError{
-        "--peak-tflops is for MFU, which also needs the FLOPs of a step; add --model "
-        "or --flops"};
+                             " needs the tokens of a step over all ranks; add, for example, "
+                             "--tokens 64k")};
+  const bool has_work = !work.model.empty() || work.flops > 0;
+  for (const auto& [option, is_given] :
+       {std::pair{"--tokens", work.tokens > 0}, std::pair{"--peak-tflops", work.peak_tflops > 0},
+        std::pair{"--num-devices", options.num_devices > 0}})
+    if (is_given && !has_work)
+      throw InputError{
+          message(option, " is about model FLOPs; add --model NAME --tokens N, or --flops X")};
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "bench/analyze/flops.hpp"
 #include "bench/harness/verdict.hpp"
 #include "profiler/analyse.hpp"
 #include "profiler/communication.hpp"
@@ -31,16 +32,6 @@ struct StepChoice {
   [[nodiscard]] bool cuts() const { return kind == Kind::last || kind == Kind::numbers; }
 };
 
-/// What MFU needs and no trace knows.
-struct ModelWork {
-  std::string model;       ///< preset whose FLOPs are counted, or empty
-  std::int64_t tokens{0};  ///< of one step over all ranks, each once
-  std::int64_t seq{0};     ///< tokens of one sequence
-  double flops{0};         ///< of one step over all ranks, instead of a model
-  double peak_tflops{0};   ///< of one device
-  int num_devices{0};      ///< 0: the ranks of the world
-};
-
 /// Everything the command line says.
 struct Options {
   std::vector<std::string> inputs;
@@ -51,7 +42,8 @@ struct Options {
   StepChoice steps;
   std::optional<Span> window;  ///< from the first device work of any rank, nanoseconds
   std::string range;           ///< name of host ranges, or empty
-  ModelWork work;
+  WorkOfStep work;
+  int num_devices{0};  ///< that share the FLOPs; 0: the ranks of the world
   VerdictThresholds thresholds;
   std::string csv, json, out, merged_trace;
   int top{10};
