@@ -2,6 +2,7 @@
 #include "collectives/collective.hpp"
 #include "core/error.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <set>
 #include <utility>
@@ -69,9 +70,12 @@ std::string purpose_of(const ProcessGroup& group, int world_size,
 std::string label_of(const ProcessGroup& group) {
   if (!group.name.empty()) return group.name;
   if (!group.description.empty()) return group.description;
+  constexpr std::size_t num_shown = 8;
   std::string ranks;
-  for (const int rank : group.ranks) ranks += message(ranks.empty() ? "" : ",", rank);
-  return ranks.empty() ? std::string{} : message('[', ranks, ']');
+  for (std::size_t i = 0; i < std::min(group.ranks.size(), num_shown); ++i)
+    ranks += message(i == 0 ? "[" : ",", group.ranks[i]);
+  if (group.ranks.size() > num_shown) ranks += message(",...,", group.ranks.back());
+  return ranks.empty() ? ranks : ranks + ']';
 }
 
 int size_of(const ProcessGroup& group) {
