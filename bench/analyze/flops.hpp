@@ -11,7 +11,7 @@ namespace shardmark::bench {
 
 /// What a step computes, as the user says, and on what. Either `model` with `tokens`, or `flops`.
 struct WorkOfStep {
-  std::string model;         ///< of layers/presets.hpp
+  std::string model{};       ///< of layers/presets.hpp
   std::int64_t tokens{0};    ///< of all ranks together, each once, in one step
   std::int64_t seq{0};       ///< tokens per sequence; 0: what the model was published with
   double flops{0};           ///< of one step over all ranks; both conventions are then this

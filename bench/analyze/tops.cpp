@@ -144,7 +144,7 @@ std::vector<Gap> longest_gaps(const RankRecording& rank, const Window& window, s
   for (const Span& time : idle) {
     const DeviceEvent* const before = last_until(timeline, time.start_ns);
     const DeviceEvent* const after = first_from(timeline, time.end_ns);
-    Gap gap{.time = time, .before = {}, .after = {}, .cause = cause_of(time, after)};
+    Gap gap{.time = time, .cause = cause_of(time, after)};
     if (before != nullptr) gap.before = name_of(timeline, *before);
     if (after != nullptr) gap.after = name_of(timeline, *after);
     if (gap.cause == GapCause::host_bound)

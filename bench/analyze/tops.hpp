@@ -35,7 +35,7 @@ enum class GapCause : std::uint8_t {
 /// An interval in which nothing runs on the device.
 struct Gap {
   Span time;
-  std::string before, after;  ///< kernels; empty at the ends of the window
+  std::string before{}, after{};  ///< kernels; empty at the ends of the window
   GapCause cause{GapCause::unknown};
   std::int64_t late_ns{0};  ///< host_bound: from the gap's begin to the launch
 };
