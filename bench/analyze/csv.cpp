@@ -1,50 +1,15 @@
 #include "bench/analyze/csv.hpp"
 
+#include "bench/analyze/cells.hpp"
 #include "bench/harness/csv.hpp"
 #include "core/error.hpp"
 
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <span>
 
 namespace shardmark::bench::analyze {
 namespace {
-
-Cell none() { return {}; }
-Cell word(std::string text) { return {std::move(text), false}; }
-Cell flag(bool value) { return {value ? "true" : "false", false}; }
-Cell count(std::int64_t value) { return {fmt::format("{}", value), true}; }
-Cell count_if_known(std::int64_t value, std::int64_t least) {
-  return value < least ? none() : count(value);
-}
-Cell us(std::int64_t ns) { return {us_text(ns), true}; }
-/// Rates, ratios and times that are no whole nanoseconds: six significant digits.
-Cell real(double value) { return {fmt::format("{:.6g}", value), true}; }
-Cell real_if_known(double value) { return value > 0 ? real(value) : none(); }
-/// Four decimals, as many as a nanosecond in a millisecond has.
-Cell percent(std::int64_t part_ns, std::int64_t whole_ns) {
-  return whole_ns > 0 ? Cell{fmt::format("{:.4f}", percent_of(part_ns, whole_ns)), true} : none();
-}
-
-template <class Row>
-struct Column {
-  const char *name, *unit, *meaning;
-  Cell (*value)(const Row&);
-};
-
-template <class Row>
-Table make_table(const char* name, const std::vector<Column<Row>>& columns,
-                 const std::vector<Row>& rows) {
-  Table table{name, {}, {}};
-  for (const Column<Row>& column : columns)
-    table.columns.push_back({column.name, column.unit, column.meaning});
-  for (const Row& row : rows) {
-    std::vector<Cell>& cells = table.rows.emplace_back();
-    for (const Column<Row>& column : columns) cells.push_back(column.value(row));
-  }
-  return table;
-}
 
 /// One rank and window.
 struct ResultRow {
@@ -163,7 +128,7 @@ std::vector<Column<ResultRow>> rate_columns() {
   };
 }
 
-Table results_of(const Report& report) {
+Table results_table(const Report& report) {
   std::vector<Column<ResultRow>> columns = identity_columns();
   for (const auto& more : {time_columns(), rate_columns()})
     columns.insert(columns.end(), more.begin(), more.end());
@@ -176,151 +141,11 @@ Table results_of(const Report& report) {
   return make_table("results", columns, rows);
 }
 
-Table collectives_of(const Report& report) {
-  using C = const CollectiveRow&;
-  return make_table<CollectiveRow>(
-      "collectives",
-      {
-          {"rank", "", "of the world", [](C c) { return count(c.rank); }},
-          {"kind", "", "all_reduce, all_gather, reduce_scatter, ..., send_recv; ? if unknown",
-           [](C c) { return word(c.kind); }},
-          {"group", "", "name of the process group, if the file says",
-           [](C c) { return word(c.group); }},
-          {"purpose", "", "tp, pp, dp, cp, ep or ?", [](C c) { return word(c.purpose); }},
-          {"group_size", "ranks", "members of the group",
-           [](C c) { return count_if_known(c.group_size, 1); }},
-          {"dtype", "", "as the file says", [](C c) { return word(c.dtype); }},
-          {"bytes", "B", "message size as bus bandwidth counts it (nccl-tests)",
-           [](C c) { return count_if_known(c.bytes, 0); }},
-          {"count", "", "calls", [](C c) { return count(c.count); }},
-          {"total_us", "us", "of all calls, waiting for peers included",
-           [](C c) { return real(c.total_us); }},
-          {"exposed_us", "us", "of it, not under compute", [](C c) { return real(c.exposed_us); }},
-          {"p50_us", "us", "median call", [](C c) { return real(c.p50_us); }},
-          {"p95_us", "us", "95th percentile", [](C c) { return real(c.p95_us); }},
-          {"min_us", "us", "shortest call", [](C c) { return real(c.min_us); }},
-          {"max_us", "us", "longest call", [](C c) { return real(c.max_us); }},
-          {"algbw_GBps", "GB/s", "bytes over p50_us; GB = 1e9 B",
-           [](C c) { return real_if_known(c.algbw_GBps); }},
-          {"busbw_GBps", "GB/s", "algbw times nccl-tests' factor for group_size",
-           [](C c) { return real_if_known(c.busbw_GBps); }},
-          {"kernel", "", "name of the first kernel", [](C c) { return word(c.kernel); }},
-      },
-      report.collectives);
-}
-
-struct KernelRow {
-  int rank;
-  const KernelTotal& kernel;
-};
-Table kernels_of(const Report& report) {
-  using K = const KernelRow&;
-  std::vector<KernelRow> rows;
-  for (const RankReport& rank : report.ranks)
-    for (const KernelTotal& kernel : rank.kernels) rows.push_back({rank.rank, kernel});
-  return make_table<KernelRow>(
-      "kernels",
-      {
-          {"rank", "", "of the world", [](K k) { return count(k.rank); }},
-          {"kernel", "", "name", [](K k) { return word(k.kernel.name); }},
-          {"kind", "", "compute, communication or memory",
-           [](K k) { return word(std::string{name_of(k.kernel.work)}); }},
-          {"between_devices", "", "a copy from one device to another",
-           [](K k) { return flag(k.kernel.between_devices); }},
-          {"count", "", "in the window", [](K k) { return count(k.kernel.count); }},
-          {"total_us", "us", "sum of durations; overlapping ones count twice",
-           [](K k) { return us(k.kernel.total_ns); }},
-          {"mean_us", "us", "total over count", [](K k) { return real(k.kernel.mean_us); }},
-          {"min_us", "us", "shortest", [](K k) { return us(k.kernel.min_ns); }},
-          {"max_us", "us", "longest", [](K k) { return us(k.kernel.max_ns); }},
-          {"share_pct", "%", "total_us of the sum of all durations of the rank",
-           [](K k) { return real(k.kernel.share_pct); }},
-      },
-      rows);
-}
-
-struct MatchedRow {
-  const Report& report;
-  const MatchedCollective& collective;
-  std::size_t member;
-
-  [[nodiscard]] std::size_t place() const {
-    return static_cast<std::size_t>(collective.ranks[member]);
-  }
-};
-Table across_table(const Report& report) {
-  using M = const MatchedRow&;
-  std::vector<MatchedRow> rows;
-  if (report.across)
-    for (const MatchedCollective& collective : report.across->collectives)
-      for (std::size_t i = 0; i < collective.ranks.size(); ++i)
-        rows.push_back({report, collective, i});
-  return make_table<MatchedRow>(
-      "across",
-      {
-          {"group", "", "process group", [](M m) { return word(m.collective.group); }},
-          {"number", "", "of the collective in its group",
-           [](M m) { return count(m.collective.number); }},
-          {"kind", "", "which collective", [](M m) { return word(m.collective.kind); }},
-          {"rank", "", "member", [](M m) { return count(m.report.ranks[m.place()].rank); }},
-          {"arrival_us", "us", "start from the first device work of any rank, clocks aligned",
-           [](M m) {
-             const std::int64_t begin_ns =
-                 m.report.ranks[m.place()].begin_ns + m.report.across->clocks.offset_ns[m.place()];
-             return us(m.collective.arrival_ns[m.member] - begin_ns);
-           }},
-          {"clock_bound_us", "us", "the rank's clock is right to within this",
-           [](M m) { return us(m.report.across->clocks.bound_ns[m.place()]); }},
-          {"duration_us", "us", "of this member's kernel",
-           [](M m) { return us(m.collective.duration_ns[m.member]); }},
-          {"transfer_us", "us", "shortest duration of the members; empty if one has no file",
-           [](M m) { return m.collective.complete ? us(m.collective.transfer_ns) : none(); }},
-          {"wait_us", "us", "duration_us - transfer_us",
-           [](M m) {
-             return m.collective.complete
-                        ? us(m.collective.duration_ns[m.member] - m.collective.transfer_ns)
-                        : none();
-           }},
-          {"is_last", "", "it came last, and the others waited for it",
-           [](M m) { return flag(m.collective.last_arriver == m.collective.ranks[m.member]); }},
-          {"is_complete", "", "every member of the group has a file",
-           [](M m) { return flag(m.collective.complete); }},
-      },
-      rows);
-}
-
-struct GapRow {
-  const RankReport& rank;
-  const Gap& gap;
-};
-Table gaps_of(const Report& report) {
-  using G = const GapRow&;
-  std::vector<GapRow> rows;
-  for (const RankReport& rank : report.ranks)
-    for (const Gap& gap : rank.gaps) rows.push_back({rank, gap});
-  return make_table<GapRow>(
-      "gaps",
-      {
-          {"rank", "", "of the world", [](G g) { return count(g.rank.rank); }},
-          {"start_us", "us", "from the first device work of any rank",
-           [](G g) { return us(g.gap.time.start_ns - g.rank.begin_ns); }},
-          {"duration_us", "us", "in which nothing runs",
-           [](G g) { return us(g.gap.time.end_ns - g.gap.time.start_ns); }},
-          {"cause", "", "host_bound, waiting or unknown",
-           [](G g) { return word(std::string{name_of(g.gap.cause)}); }},
-          {"launched_after_us", "us", "host_bound: from the gap's begin to the launch",
-           [](G g) { return g.gap.cause == GapCause::host_bound ? us(g.gap.late_ns) : none(); }},
-          {"before", "", "work before it", [](G g) { return word(g.gap.before); }},
-          {"after", "", "work after it", [](G g) { return word(g.gap.after); }},
-      },
-      rows);
-}
-
 }  // namespace
 
 std::vector<Table> tables_of(const Report& report) {
-  return {results_of(report), collectives_of(report), kernels_of(report), across_table(report),
-          gaps_of(report)};
+  return {results_table(report), collectives_table(report), kernels_table(report),
+          across_table(report),  stages_table(report),      gaps_table(report)};
 }
 
 std::string csv_text(const Table& table) {

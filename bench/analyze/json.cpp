@@ -26,6 +26,12 @@ Json rows_of(const Table& table) {
   return rows;
 }
 
+Json change_of(const Change& change) {
+  return {{"a_us", static_cast<double>(change.a_ns) / 1e3},
+          {"b_us", static_cast<double>(change.b_ns) / 1e3},
+          {"change_us", static_cast<double>(change.delta_ns()) / 1e3}};
+}
+
 Json clocks_of(const Report& report) {
   Json clocks = Json::array();
   if (!report.across) return clocks;
@@ -87,6 +93,37 @@ Json head_json(const Report& report) {
 std::string json_text(const Report& report) {
   Json json = head_json(report);
   for (const Table& table : tables_of(report)) json[table.name] = rows_of(table);
+  return to_text(json);
+}
+
+std::string diff_json_text(const Options& options, const RunDiff& diff) {
+  Json json{{"program", "shardmark-analyze"},   {"version", build_info().version},
+            {"schema_version", schema_version}, {"a", options.inputs.at(0)},
+            {"b", options.inputs.at(1)},        {"conclusion", diff.conclusion},
+            {"warnings", diff.warnings}};
+  for (const CategoryChange& change : diff.categories) {
+    Json row = change_of(change.time);
+    row["rank"] = change.rank < 0 ? Json("mean") : Json(change.rank);
+    row["category"] = change.category;
+    json["categories"].push_back(std::move(row));
+  }
+  for (const CollectiveChange& change : diff.collectives) {
+    Json row = change_of(change.total);
+    row["kind"] = change.kind;
+    row["group"] = change.group;
+    if (change.bytes >= 0) row["bytes"] = change.bytes;
+    row["a_count"] = change.a_count;
+    row["b_count"] = change.b_count;
+    row["wait"] = change_of(change.wait);
+    json["collectives"].push_back(std::move(row));
+  }
+  for (const KernelChange& change : diff.kernels) {
+    Json row = change_of(change.total);
+    row["kernel"] = change.name;
+    row["a_count"] = change.a_count;
+    row["b_count"] = change.b_count;
+    json["kernels"].push_back(std::move(row));
+  }
   return to_text(json);
 }
 

@@ -39,7 +39,7 @@ void add_gaps(RankReport& report, const RankRecording& rank, const RankWindow& w
   if (report.gaps.size() > limit) report.gaps.resize(limit);
 }
 
-RankReport report_of(const RankRecording& rank, const RankRecording& cut, const RankWindow& window,
+RankReport report_of(const RankRecording& rank, const RankWindow& window,
                      const std::vector<RankWindow>& steps, std::size_t limit) {
   const Timeline& timeline = rank.timeline;
   RankReport report;
@@ -53,7 +53,9 @@ RankReport report_of(const RankRecording& rank, const RankRecording& cut, const 
   for (const RankWindow& step : steps)
     if (auto figures = account_in(rank, step)) report.steps.push_back(std::move(*figures));
   if (!report.total) return report;
-  report.kernels = top_kernels(cut, {window.name, std::nullopt}, all_of_them);
+  const Window no_further_cut{window.name, std::nullopt};
+  report.kernels = window.spans ? top_kernels(cut_to(rank, window), no_further_cut, all_of_them)
+                                : top_kernels(rank, no_further_cut, all_of_them);
   add_gaps(report, rank, window, limit);
   return report;
 }
@@ -85,18 +87,6 @@ std::optional<Mfu> mfu_of(const Recording& recording, const Options& options) {
   return mfu;
 }
 
-/// First start of device work of any rank, on the first rank's clock.
-std::int64_t begin_of(const Recording& recording, const std::vector<std::int64_t>& offset_ns) {
-  std::optional<std::int64_t> begin;
-  for (std::size_t i = 0; i < recording.ranks.size(); ++i) {
-    const std::vector<DeviceEvent>& events = recording.ranks[i].timeline.events;
-    if (events.empty()) continue;
-    const std::int64_t start_ns = events.front().time.start_ns + offset_ns[i];
-    begin = begin ? std::min(*begin, start_ns) : start_ns;
-  }
-  return begin.value_or(0);
-}
-
 }  // namespace
 
 std::optional<std::size_t> Report::most_exposed() const {
@@ -107,36 +97,6 @@ std::optional<std::size_t> Report::most_exposed() const {
   for (std::size_t i = 0; i < ranks.size(); ++i)
     if (ranks[i].total && (!most || share(i) > share(*most))) most = i;
   return most;
-}
-
-AcrossRanks across_in(const AcrossRanks& across, const std::vector<RankWindow>& all,
-                      const std::vector<RankReport>& ranks) {
-  AcrossRanks cut = across;
-  std::erase_if(cut.collectives, [&](const MatchedCollective& collective) {
-    // Its arrivals are on the first rank's clock, windows on each rank's own.
-    const auto first = static_cast<std::size_t>(collective.ranks.front());
-    const std::int64_t start_ns = collective.arrival_ns.front() - across.clocks.offset_ns[first];
-    DeviceEvent event;
-    event.time = {start_ns, start_ns + std::max<std::int64_t>(collective.duration_ns.front(), 1)};
-    return !lies_in(event, all[first]);
-  });
-  for (std::size_t i = 0; i < cut.ranks.size(); ++i)
-    cut.ranks[i] = {0, 0, 0, ranks[i].total ? ranks[i].total->compute_ns : 0};
-  for (const MatchedCollective& collective : cut.collectives) {
-    if (!collective.complete) continue;
-    for (std::size_t i = 0; i < collective.ranks.size(); ++i) {
-      RankAcross& rank = cut.ranks[static_cast<std::size_t>(collective.ranks[i])];
-      rank.transfer_ns += collective.transfer_ns;
-      rank.wait_ns += collective.duration_ns[i] - collective.transfer_ns;
-    }
-    if (collective.last_arriver >= 0)
-      ++cut.ranks[static_cast<std::size_t>(collective.last_arriver)].num_last;
-  }
-  const auto [fastest, slowest] = std::ranges::minmax(cut.ranks, {}, &RankAcross::compute_ns);
-  cut.imbalance = fastest.compute_ns > 0 ? static_cast<double>(slowest.compute_ns) /
-                                               static_cast<double>(fastest.compute_ns)
-                                         : 0;
-  return cut;
 }
 
 double percent_of(std::int64_t part_ns, std::int64_t whole_ns) {
@@ -150,32 +110,27 @@ Report make_report(const Recording& recording, const Options& options) {
   report.missing_ranks = recording.missing_ranks;
   report.warnings = recording.warnings;
   report.errors = recording.errors;
-  report.across = analyse_across(recording, {"trace", std::nullopt});
-  const std::vector<std::int64_t> offset_ns =
-      report.across ? report.across->clocks.offset_ns
-                    : std::vector<std::int64_t>(recording.ranks.size(), 0);
-  const ChosenWindows windows = choose_windows(recording, options, offset_ns);
+  const ChosenWindows windows = choose_windows(recording, options);
   report.window = windows.name;
-  std::optional<Recording> shorter;
-  if (options.cuts()) shorter = cut_to(recording, windows.all);
-  const Recording& cut = shorter ? *shorter : recording;
-  const std::int64_t begin_ns = begin_of(recording, offset_ns);
+  report.across = analyse_across(recording, windows.spans());
+  const ClockAlignment clocks = report.across ? report.across->clocks : own_clocks(recording);
+  const std::int64_t begin_ns = begin_of(recording, clocks.offset_ns);
   std::set<std::string> suspicious;
   for (std::size_t i = 0; i < recording.ranks.size(); ++i) {
     const RankRecording& rank = recording.ranks[i];
-    report.ranks.push_back(report_of(rank, cut.ranks[i], windows.all[i], windows.steps[i],
-                                     static_cast<std::size_t>(options.top)));
-    report.ranks.back().begin_ns = begin_ns - offset_ns[i];
+    report.ranks.push_back(
+        report_of(rank, windows.all[i], windows.steps[i], static_cast<std::size_t>(options.top)));
+    report.ranks.back().begin_ns = begin_ns - clocks.offset_ns[i];
     add_rank_warnings(report, rank, report.ranks.back());
     for (std::string& name : suspicious_kernels(rank.timeline, rank.classes))
       suspicious.insert(std::move(name));
   }
   report.suspicious_kernels.assign(suspicious.begin(), suspicious.end());
-  report.collectives = collective_rows(cut, {windows.name, std::nullopt}, options.axis_of);
-  if (report.across) {
+  report.collectives = collective_rows(recording, windows.spans(), options.axis_of);
+  report.stages = analyse_stages(recording, windows.spans(), options.axis_of, clocks);
+  if (report.across)
     std::ranges::copy(report.across->warnings, std::back_inserter(report.warnings));
-    if (options.cuts()) report.across = across_in(*report.across, windows.all, report.ranks);
-  }
+  std::ranges::copy(report.stages.warnings, std::back_inserter(report.warnings));
   report.mfu = mfu_of(recording, options);
   report.verdict = judge(report);
   return report;

@@ -4,6 +4,7 @@
 #include "bench/analyze/collectives.hpp"
 #include "bench/analyze/flops.hpp"
 #include "bench/analyze/options.hpp"
+#include "bench/analyze/stages.hpp"
 #include "bench/analyze/tops.hpp"
 #include "bench/analyze/windows.hpp"
 
@@ -37,7 +38,8 @@ struct Report {
   std::vector<int> missing_ranks;
   std::vector<RankReport> ranks;
   std::vector<CollectiveRow> collectives;  ///< of all ranks
-  std::optional<AcrossRanks> across;       ///< clocks of the whole trace, the rest of the window
+  std::optional<AcrossRanks> across;       ///< nothing of a single rank
+  Stages stages;                           ///< empty without a pipeline
   std::optional<Mfu> mfu;
   std::vector<std::string> suspicious_kernels;  ///< look like communication, counted as compute
   std::vector<std::string> warnings, errors;    ///< a sentence each
@@ -49,11 +51,6 @@ struct Report {
 
 /// Analyses what the options choose. Throws InputError where they choose nothing.
 [[nodiscard]] Report make_report(const Recording& recording, const Options& options);
-
-/// `across` with only those collectives that begin in the windows (of the recording's ranks), and
-/// the sums over them.
-[[nodiscard]] AcrossRanks across_in(const AcrossRanks& across, const std::vector<RankWindow>& all,
-                                    const std::vector<RankReport>& ranks);
 
 /// Part of `whole` in percent; 0 of nothing.
 [[nodiscard]] double percent_of(std::int64_t part_ns, std::int64_t whole_ns);

@@ -93,19 +93,51 @@ std::string communication_advice(const Report& report, const RankReport& rank) {
   return advice + std::string{remedy_for(row == nullptr ? "" : row->purpose)};
 }
 
+/// Stages that wait for messages or have nothing to do. Its cost is what equal compute times would
+/// leave of it.
+std::optional<Finding> bubble_bound(const Report& report, const Compared& compared) {
+  const std::vector<StageRow>& stages = report.stages.rows;
+  if (stages.empty()) return std::nullopt;
+  double mean_pct = 0;
+  for (const StageRow& stage : stages)
+    mean_pct += 100 * stage.bubble_of_total / static_cast<double>(stages.size());
+  const double limit_pct = report.options.thresholds.bubble_pct;
+  if (mean_pct <= limit_pct) return std::nullopt;
+  const StageRow& most = *std::ranges::max_element(stages, {}, &StageRow::bubble_of_total);
+  return Finding{
+      {"bubble_bound",
+       fmt::format(
+           "the bubble is {:.1f} % of the window (limit {:g} %), messages included; most at "
+           "stage {} on rank {} ({:.1f} %); try more micro-batches, or a schedule with a "
+           "smaller bubble",
+           mean_pct, limit_pct, most.stage, report.ranks[static_cast<std::size_t>(most.rank)].rank,
+           100 * most.bubble_of_total)},
+      mean_pct - imbalance_pct(compared.compute_us, compared.window_us)};
+}
+
+/// Of a rank of a pipeline without its messages, whose waiting is the bubble.
+double exposed_pct(const Report& report, std::size_t place) {
+  for (const StageRow& stage : report.stages.rows)
+    if (static_cast<std::size_t>(stage.rank) == place)
+      return percent_of(stage.collective_ns, stage.window_ns);
+  const Account& total = *report.ranks[place].total;
+  return percent_of(total.exposed_comm_ns, total.span_ns);
+}
+
 /// Its cost leaves out what the rank waits for the one that computes longest.
 std::optional<Finding> communication_bound(const Report& report, const Compared& compared) {
   const auto place = report.most_exposed();
   if (!place) return std::nullopt;
   const RankReport& rank = report.ranks[*place];
-  const double share_pct = percent_of(rank.total->exposed_comm_ns, rank.total->span_ns);
+  const double share_pct = exposed_pct(report, *place);
   const auto mine = std::ranges::find(compared.numbers, rank.rank) - compared.numbers.begin();
-  const double waits_pct = 100 *
-                           (std::ranges::max(compared.compute_us) -
-                            compared.compute_us[static_cast<std::size_t>(mine)]) /
-                           compared.window_us;
-  return find_communication(fmt::format("exposed communication of rank {}", rank.rank), share_pct,
-                            share_pct - waits_pct, communication_advice(report, rank),
+  const double longest_us = std::ranges::max(compared.compute_us);
+  const double waits_pct =
+      100 * (longest_us - compared.compute_us[static_cast<std::size_t>(mine)]) / compared.window_us;
+  const std::string_view which =
+      report.stages.rows.empty() ? "" : "without messages between stages, ";
+  return find_communication(fmt::format("{}exposed communication of rank {}", which, rank.rank),
+                            share_pct, share_pct - waits_pct, communication_advice(report, rank),
                             report.options.thresholds);
 }
 
@@ -165,7 +197,7 @@ Verdict judge(const Report& report) {
   };
   const std::array findings{find_imbalance({compared.compute_us, compared.numbers, look},
                                            compared.window_us, report.options.thresholds),
-                            communication_bound(report, compared)};
+                            bubble_bound(report, compared), communication_bound(report, compared)};
   if (auto verdict = costliest(findings)) return *verdict;
   return no_rule_holds(report);
 }

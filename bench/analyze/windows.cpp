@@ -85,17 +85,6 @@ std::vector<Span> ranges_named(const Timeline& timeline, const std::string& name
                            did_you_mean(name, names), list)};
 }
 
-/// First start of device work, on the first rank's clock.
-std::int64_t begin_of(const Recording& recording, const std::vector<std::int64_t>& offset_ns) {
-  std::int64_t begin = ever;
-  for (std::size_t i = 0; i < recording.ranks.size(); ++i)
-    for (const DeviceEvent& event : recording.ranks[i].timeline.events) {
-      begin = std::min(begin, event.time.start_ns + offset_ns[i]);
-      break;  // they are sorted
-    }
-  return begin;
-}
-
 std::string name_of_cut(const Options& options, const std::set<std::int64_t>& numbers) {
   std::string name;
   const auto add = [&name](const std::string& part) {
@@ -109,7 +98,20 @@ std::string name_of_cut(const Options& options, const std::set<std::int64_t>& nu
   return name;
 }
 
+/// Also in part.
+bool lies_in(const DeviceEvent& event, const RankWindow& window) {
+  if (!window.spans) return true;
+  const auto span = std::ranges::upper_bound(*window.spans, event.time.start_ns, {}, &Span::end_ns);
+  return span != window.spans->end() && span->start_ns < event.time.end_ns;
+}
+
 }  // namespace
+
+RankSpans ChosenWindows::spans() const {
+  RankSpans spans;
+  for (const RankWindow& window : all) spans.push_back(window.spans);
+  return spans;
+}
 
 std::optional<std::int64_t> step_number(std::string_view name) {
   const std::size_t mark = name.rfind('#');
@@ -121,12 +123,37 @@ std::optional<std::int64_t> step_number(std::string_view name) {
   return number;
 }
 
-ChosenWindows choose_windows(const Recording& recording, const Options& options,
-                             const std::vector<std::int64_t>& offset_ns) {
+ClockAlignment own_clocks(const Recording& recording) {
+  const std::size_t num_ranks = recording.ranks.size();
+  ClockAlignment clocks;
+  clocks.offset_ns.assign(num_ranks, 0);
+  clocks.bound_ns.assign(num_ranks, num_ranks == 1 ? 0 : -1);
+  clocks.spread_ns.assign(num_ranks, -1);
+  return clocks;
+}
+
+std::int64_t begin_of(const Recording& recording, const std::vector<std::int64_t>& offset_ns) {
+  std::optional<std::int64_t> begin;
+  for (std::size_t i = 0; i < recording.ranks.size(); ++i) {
+    const std::vector<DeviceEvent>& events = recording.ranks[i].timeline.events;
+    if (events.empty()) continue;
+    const std::int64_t start_ns = events.front().time.start_ns + offset_ns[i];
+    begin = begin ? std::min(*begin, start_ns) : start_ns;
+  }
+  return begin.value_or(0);
+}
+
+ChosenWindows choose_windows(const Recording& recording, const Options& options) {
   std::set<std::int64_t> numbers;
   if (options.steps.cuts()) numbers = chosen_numbers(recording, options.steps);
   ChosenWindows chosen{options.cuts() ? name_of_cut(options, numbers) : "trace", {}, {}};
-  const std::int64_t begin_ns = options.window ? begin_of(recording, offset_ns) : 0;
+  std::vector<std::int64_t> offset_ns;
+  std::int64_t begin_ns = 0;
+  if (options.window) {
+    const auto across = analyse_across(recording, Window{"trace", std::nullopt});
+    offset_ns = (across ? across->clocks : own_clocks(recording)).offset_ns;
+    begin_ns = begin_of(recording, offset_ns);
+  }
   bool has_range = options.range.empty();
   for (std::size_t i = 0; i < recording.ranks.size(); ++i) {
     const Timeline& timeline = recording.ranks[i].timeline;
@@ -160,12 +187,6 @@ ChosenWindows choose_windows(const Recording& recording, const Options& options,
   return chosen;
 }
 
-bool lies_in(const DeviceEvent& event, const RankWindow& window) {
-  if (!window.spans) return true;
-  const auto span = std::ranges::upper_bound(*window.spans, event.time.start_ns, {}, &Span::end_ns);
-  return span != window.spans->end() && span->start_ns < event.time.end_ns;
-}
-
 std::optional<Account> account_in(const RankRecording& rank, const RankWindow& window) {
   if (!window.spans) return account(rank.timeline, rank.classes, {window.name, std::nullopt});
   std::optional<Account> total;
@@ -194,19 +215,16 @@ std::optional<Account> account_in(const RankRecording& rank, const RankWindow& w
   return total;
 }
 
-Recording cut_to(const Recording& recording, const std::vector<RankWindow>& windows) {
-  Recording cut = recording;
-  for (std::size_t i = 0; i < cut.ranks.size(); ++i) {
-    RankRecording& rank = cut.ranks[i];
-    std::size_t kept = 0;
-    for (std::size_t at = 0; at < rank.classes.size(); ++at) {
-      if (!lies_in(rank.timeline.events[at], windows[i])) continue;
-      rank.timeline.events[kept] = rank.timeline.events[at];
-      rank.classes[kept++] = rank.classes[at];
-    }
-    rank.timeline.events.resize(kept);
-    rank.classes.resize(kept);
+RankRecording cut_to(const RankRecording& rank, const RankWindow& window) {
+  RankRecording cut = rank;
+  std::size_t kept = 0;
+  for (std::size_t at = 0; at < rank.classes.size(); ++at) {
+    if (!lies_in(rank.timeline.events[at], window)) continue;
+    cut.timeline.events[kept] = rank.timeline.events[at];
+    cut.classes[kept++] = rank.classes[at];
   }
+  cut.timeline.events.resize(kept);
+  cut.classes.resize(kept);
   return cut;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "bench/analyze/across.hpp"
 #include "bench/analyze/options.hpp"
-#include "bench/analyze/recording.hpp"
 
 #include <optional>
 #include <string>
@@ -21,21 +21,27 @@ struct ChosenWindows {
   std::string name;                            ///< "trace", "steps:552-554", "range:forward", ...
   std::vector<RankWindow> all;                 ///< `name` on each rank
   std::vector<std::vector<RankWindow>> steps;  ///< each rank's steps, cut to it
+
+  /// `all` without the name.
+  [[nodiscard]] RankSpans spans() const;
 };
-/// `offset_ns`, per rank, is added to its times to get those of the first rank's clock. Throws
-/// InputError for steps, ranges and windows that no rank has, naming those that there are.
-[[nodiscard]] ChosenWindows choose_windows(const Recording& recording, const Options& options,
-                                           const std::vector<std::int64_t>& offset_ns);
+/// Throws InputError for steps, ranges and windows that no rank has, naming those that there are.
+/// --window is the same time on every rank: clocks are aligned for it.
+[[nodiscard]] ChosenWindows choose_windows(const Recording& recording, const Options& options);
+
+/// Clocks that are taken as they are.
+[[nodiscard]] ClockAlignment own_clocks(const Recording& recording);
+/// First start of device work on any rank, on the first rank's clock; 0 if there is none.
+[[nodiscard]] std::int64_t begin_of(const Recording& recording,
+                                    const std::vector<std::int64_t>& offset_ns);
 
 /// Sums over the window's spans; an event that lies in several is counted once. Nothing where the
 /// rank has no device work to take its span from, or none of the window's spans.
 [[nodiscard]] std::optional<Account> account_in(const RankRecording& rank,
                                                 const RankWindow& window);
 
-/// True if the event lies in the window, also in part.
-[[nodiscard]] bool lies_in(const DeviceEvent& event, const RankWindow& window);
-/// The recording with only those device events.
-[[nodiscard]] Recording cut_to(const Recording& recording, const std::vector<RankWindow>& windows);
+/// The rank with only those device events that lie in the window, also in part.
+[[nodiscard]] RankRecording cut_to(const RankRecording& rank, const RankWindow& window);
 
 /// 552 of "ProfilerStep#552"; nothing if there is no number.
 [[nodiscard]] std::optional<std::int64_t> step_number(std::string_view name);
