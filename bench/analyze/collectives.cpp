@@ -7,6 +7,7 @@
 #include <cctype>
 #include <limits>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 namespace shardmark::bench {
@@ -45,6 +46,27 @@ class Cover {
   std::vector<std::int64_t> before_ns_{0};  ///< length of all spans before each
 };
 
+/// Looking for kinds in words is slow, and there are few words.
+class Kinds {
+ public:
+  const std::string& of_call(const CommunicationCall& call) {
+    const auto [known, is_new] = of_call_.try_emplace(call.kind);
+    if (is_new) known->second = kind_of_call(call);
+    // Sizes differ per member; PyTorch writes all_to_allv.
+    if (is_new && known->second == "all_to_all" && call.kind.ends_with('v'))
+      known->second = "all_to_all_v";
+    return known->second;
+  }
+  const std::string& of_kernel(const std::string& name) {
+    const auto [known, is_new] = of_kernel_.try_emplace(name);
+    if (is_new) known->second = kind_of_kernel(name);
+    return known->second;
+  }
+
+ private:
+  std::unordered_map<std::string, std::string> of_call_, of_kernel_;
+};
+
 }  // namespace
 
 int bytes_of_dtype(std::string_view dtype) {
@@ -59,10 +81,9 @@ int bytes_of_dtype(std::string_view dtype) {
   return found == sizes.end() ? 0 : found->second;
 }
 
-std::int64_t bytes_of_call(const CommunicationCall& call, int group_size) {
+std::int64_t bytes_of_call(const CommunicationCall& call, std::string_view kind, int group_size) {
   const std::int64_t in = call.elements_in, out = call.elements_out, n = group_size;
   const int size = bytes_of_dtype(call.dtype);
-  const std::string kind = kind_of_call(call);
   std::int64_t elements = std::max(in, out);
   // Where only one side of the root or of the block is known, the other follows.
   const bool grows = kind == "all_gather" || kind == "gather";
@@ -87,8 +108,7 @@ Bandwidth bandwidth_of(std::string_view kind, int group_size, std::int64_t bytes
 
 std::vector<Communication> communications_of(const RankRecording& rank) {
   const Timeline& timeline = rank.timeline;
-  // Looking at words is slow, and there are few of them.
-  std::vector<std::optional<std::string>> kinds(timeline.names.size());
+  Kinds kinds;
   std::vector<Communication> result;
   for (std::size_t i = 0; i < timeline.events.size(); ++i) {
     const DeviceEvent& event = timeline.events[i];
@@ -101,17 +121,14 @@ std::vector<Communication> communications_of(const RankRecording& rank) {
       const CommunicationCall& call = timeline.calls[event.call];
       if (call.group < timeline.groups.size()) found.group = call.group;
       const int size = found.group == no_index ? 0 : size_of(timeline.groups[found.group]);
-      found.kind = kind_of_call(call);
-      found.bytes = bytes_of_call(call, size);
+      found.kind = kinds.of_call(call);
+      found.bytes = bytes_of_call(call, found.kind, size);
       found.sequence = call.sequence;
       found.peer = call.peer;
       found.dtype = call.dtype;
     }
-    if (found.kind.empty() && event.name < kinds.size()) {
-      std::optional<std::string>& kind = kinds[event.name];
-      if (!kind) kind = kind_of_kernel(timeline.names[event.name]);
-      found.kind = *kind;
-    }
+    if (found.kind.empty() && event.name < timeline.names.size())
+      found.kind = kinds.of_kernel(timeline.names[event.name]);
     if (found.kind.empty()) found.kind = "?";
     result.push_back(std::move(found));
   }

@@ -36,8 +36,10 @@ namespace shardmark::bench {
 /// Bytes of one element of Kineto's type ("BFloat16", "Float8_e4m3fn", ...); 0 if not known.
 [[nodiscard]] int bytes_of_dtype(std::string_view dtype);
 /// S of the bus bandwidth: the larger of the two buffers, as nccl-tests has it, so the total for
-/// all_gather, reduce_scatter, all_to_all, gather and scatter. -1 if the file does not say.
-[[nodiscard]] std::int64_t bytes_of_call(const CommunicationCall& call, int group_size);
+/// all_gather, reduce_scatter, all_to_all, gather and scatter. `kind` of the call, as in
+/// Communication. -1 if the file does not say.
+[[nodiscard]] std::int64_t bytes_of_call(const CommunicationCall& call, std::string_view kind,
+                                         int group_size);
 
 struct Bandwidth {
   double algbw_GBps{0}, busbw_GBps{0};  ///< GB = 1e9; 0 if not known; busbw of one rank is 0
@@ -49,7 +51,8 @@ struct Bandwidth {
 /// One communication of a rank, with what the file says of it.
 struct Communication {
   Span time;
-  std::string kind;               ///< of metadata, else of the kernel's name, else "?"
+  /// Of metadata, else of the kernel's name, else "?": as kind_of_call, and all_to_all_v.
+  std::string kind;
   std::uint32_t event{0};         ///< in Timeline::events
   std::uint32_t group{no_index};  ///< in Timeline::groups
   std::int64_t bytes{-1};         ///< bytes_of_call
