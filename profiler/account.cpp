@@ -49,6 +49,20 @@ std::vector<Span> joined(const std::vector<Span>& a, const std::vector<Span>& b)
   return both;
 }
 
+/// Those at 0 when all others begin more than a second later.
+void drop_events_without_time(Timeline& timeline) {
+  constexpr std::int64_t far_ns = 1'000'000'000;
+  const auto start_of = [](const DeviceEvent& event) { return event.time.start_ns; };
+  const auto [first, last] = std::ranges::equal_range(timeline.events, 0, {}, start_of);
+  if (first != timeline.events.begin() || last == timeline.events.end() || start_of(*last) < far_ns)
+    return;
+  const auto num = last - first;
+  if (num == 0) return;
+  timeline.events.erase(first, last);
+  timeline.warnings.push_back(
+      message(num, " events at time 0 are left out: their times could not be collected"));
+}
+
 }  // namespace
 
 bool lies_in(const Span& time, const Window& window) {
@@ -113,14 +127,7 @@ std::vector<Window> windows_of(const Timeline& timeline) {
 
 void correct_impossible_times(Timeline& timeline) {
   if (timeline.format == "shardmark") return;
-  const auto num_before = static_cast<std::int64_t>(timeline.events.size());
-  std::erase_if(timeline.events, [](const DeviceEvent& event) {
-    return event.time.start_ns == 0 && event.time.end_ns == 0;
-  });
-  if (const auto num = num_before - static_cast<std::int64_t>(timeline.events.size()); num > 0)
-    timeline.warnings.push_back(
-        message(num, " events from 0 to 0, whose times could not be collected, are left out"));
-
+  drop_events_without_time(timeline);
   std::int64_t num_cut = 0, longest_ns = 0;
   std::map<std::pair<std::int32_t, std::int32_t>, DeviceEvent*> latest;  // by device and stream
   for (DeviceEvent& event : timeline.events) {

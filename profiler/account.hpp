@@ -52,8 +52,8 @@ struct Account {
 ///   - An event that ends after the next one of its stream has ended, too: work of a stream runs in
 ///     order, so its duration is wrong; it is cut where the next begins. (A next one that begins a
 ///     little early and ends later is usual where launches are programmatic.)
-///   - A kernel from 0 to 0: its times could not be collected (CUPTI, CUpti_ActivityKernel9); it is
-///     left out, else the trace would begin at 0.
+///   - Events at time 0 when all others begin more than a second later: their times could not be
+///     collected (CUPTI then gives 0); they are left out, else the trace would begin at 0.
 void correct_impossible_times(Timeline& timeline);
 
 }  // namespace shardmark

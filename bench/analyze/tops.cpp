@@ -62,34 +62,6 @@ GapCause cause_of(const Span& gap, const DeviceEvent* after) {
   return after->launch_ns >= gap.start_ns ? GapCause::host_bound : GapCause::waiting;
 }
 
-/// How often something is odd, and by how much at most.
-struct Oddity {
-  std::int64_t count{0}, most_ns{0};
-  void add(std::int64_t by_ns) {
-    ++count;
-    most_ns = std::max(most_ns, by_ns);
-  }
-  [[nodiscard]] double most_us() const { return static_cast<double>(most_ns) / 1e3; }
-};
-
-/// Events that begin before the one before them on their stream has ended, and those that outlast
-/// the next one there.
-std::pair<Oddity, Oddity> overlaps_on_streams(const shardmark::Timeline& timeline) {
-  Oddity early, outlasting;
-  std::map<std::pair<std::int32_t, std::int32_t>, Span> latest;  // by device and stream
-  for (const DeviceEvent& event : timeline.events) {
-    if (length_of(event.time) == 0) continue;
-    const auto [place, is_first] = latest.try_emplace({event.device, event.stream}, event.time);
-    if (is_first) continue;
-    const Span before = std::exchange(place->second, event.time);
-    if (before.end_ns > event.time.end_ns)
-      outlasting.add(before.end_ns - event.time.end_ns);
-    else if (before.end_ns > event.time.start_ns)
-      early.add(before.end_ns - event.time.start_ns);
-  }
-  return {early, outlasting};
-}
-
 }  // namespace
 
 std::vector<KernelTotal> top_kernels(const RankRecording& rank, const Window& window,
@@ -192,38 +164,23 @@ PeerCopies peer_copies(const RankRecording& rank, const Window& window) {
 }
 
 std::vector<std::string> event_flags(const shardmark::Timeline& timeline) {
-  Oddity zero, negative, early_launch;
+  std::int64_t count = 0, most_ns = 0;
+  std::map<std::pair<std::int32_t, std::int32_t>, Span> latest;  // by device and stream
   for (const DeviceEvent& event : timeline.events) {
-    if (event.time.end_ns == event.time.start_ns) zero.add(0);
-    if (event.time.end_ns < event.time.start_ns)
-      negative.add(event.time.start_ns - event.time.end_ns);
-    if (event.launch_ns != no_time && event.launch_ns > event.time.start_ns)
-      early_launch.add(event.launch_ns - event.time.start_ns);
+    if (length_of(event.time) == 0) continue;
+    Span& before = latest[{event.device, event.stream}];
+    if (const std::int64_t late_ns = before.end_ns - event.time.end_ns;
+        length_of(before) > 0 && late_ns > 0) {
+      ++count;
+      most_ns = std::max(most_ns, late_ns);
+    }
+    before = event.time;
   }
-  const auto [early, outlasting] = overlaps_on_streams(timeline);
-  std::vector<std::string> flags;
-  if (zero.count > 0)
-    flags.push_back(message(zero.count, " events last 0 ns; they are counted, but take no time"));
-  if (negative.count > 0)
-    flags.push_back(message(negative.count, " events end before they begin (by up to ",
-                            negative.most_us(), " us); they are counted, but take no time"));
-  if (early_launch.count > 0)
-    flags.push_back(message(early_launch.count,
-                            " events begin before the host launched them (by up to ",
-                            early_launch.most_us(),
-                            " us): the clocks of host and device differ; what the gaps before "
-                            "them waited for is not known"));
-  if (outlasting.count > 0)
-    flags.push_back(message(outlasting.count,
-                            " events end after the next one of their stream has ended (by up to ",
-                            outlasting.most_us(), " us), which cannot be: do not believe them"));
-  if (early.count > 0)
-    flags.push_back(message(early.count,
-                            " events begin before the one before them on their stream has ended "
-                            "(by up to ",
-                            early.most_us(),
-                            " us), as programmatic launches do; that time is counted once"));
-  return flags;
+  if (count == 0) return {};
+  return {message(count, " events end after the next one of their stream has ended (by up to ",
+                  static_cast<double>(most_ns) / 1e3,
+                  " us), which cannot be: do not believe figures with them; --comm-rule auto cuts "
+                  "them")};
 }
 
 }  // namespace shardmark::bench

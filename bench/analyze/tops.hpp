@@ -57,9 +57,8 @@ struct PeerCopies {
 };
 [[nodiscard]] PeerCopies peer_copies(const RankRecording& rank, const Window& window);
 
-/// Oddities of a rank's events that a reader of its figures should know, a sentence each: events
-/// without or with negative durations, kernels before their launch, kernels that overlap on one
-/// stream.
+/// A sentence if events are longer than can be (correct_impossible_times), else nothing. What else
+/// is odd of events is in Timeline::warnings.
 [[nodiscard]] std::vector<std::string> event_flags(const shardmark::Timeline& timeline);
 
 }  // namespace shardmark::bench

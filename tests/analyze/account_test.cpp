@@ -179,13 +179,25 @@ TEST(ImpossibleTimes, ALittleOverlapWithTheNextStays) {
   EXPECT_THAT(timeline.warnings, IsEmpty());
 }
 
-TEST(ImpossibleTimes, KernelsWithoutTimesAreLeftOut) {
-  Timeline timeline = HandMade{}.kernel("no time", 0, 0).kernel("gemm", 5000, 5100).made();
+TEST(ImpossibleTimes, EventsWithoutTimesAreLeftOut) {
+  constexpr std::int64_t second = 1'000'000'000;
+  Timeline timeline = HandMade{}
+                          .kernel("no time", 0, 0)
+                          .kernel("no start", 0, 7)
+                          .kernel("gemm", 3 * second, 3 * second + 100)
+                          .made();
   correct_impossible_times(timeline);
   const auto account = account_of(timeline);
   ASSERT_TRUE(account);
   EXPECT_EQ(account->span_ns, 100);
-  EXPECT_THAT(timeline.warnings, ElementsAre(HasSubstr("1 events from 0 to 0")));
+  EXPECT_THAT(timeline.warnings, ElementsAre(HasSubstr("2 events at time 0")));
+}
+
+TEST(ImpossibleTimes, ATraceThatBeginsAtZeroStays) {
+  Timeline timeline = HandMade{}.kernel("first", 0, 10).kernel("next", 12, 20).made();
+  correct_impossible_times(timeline);
+  EXPECT_EQ(timeline.events.size(), 2U);
+  EXPECT_THAT(timeline.warnings, IsEmpty());
 }
 
 TEST(Subtracted, TakesHolesEndsAndWholeSpans) {
