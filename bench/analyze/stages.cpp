@@ -9,8 +9,11 @@
 namespace shardmark::bench {
 namespace {
 
-/// Ranks of the world that exchange messages -> those that each exchanges them with.
-using Links = std::map<int, std::set<int>>;
+/// Ranks of the world that exchange messages.
+struct Links {
+  std::map<int, std::set<int>> others;  ///< rank -> those it exchanges them with
+  std::set<int> firsts;                 ///< that their group names first
+};
 
 struct Messages {
   std::vector<Communication> calls;
@@ -19,8 +22,8 @@ struct Messages {
 
 void link(Links& links, int a, int b) {
   if (a == b) return;
-  links[a].insert(b);
-  links[b].insert(a);
+  links.others[a].insert(b);
+  links.others[b].insert(a);
 }
 
 /// Parts the communication of a rank into a pipeline's messages and the rest, and notes who
@@ -41,10 +44,11 @@ Messages find_messages(const RankRecording& rank, int world_size,
       continue;
     }
     if (!contains(spans, call.time.start_ns)) continue;
-    if (purpose == "pp" && group->ranks.size() > 1)
+    if (purpose == "pp" && group->ranks.size() > 1) {
+      links.firsts.insert(group->ranks.front());
       for (std::size_t i = 1; i < group->ranks.size(); ++i)
         link(links, group->ranks[i - 1], group->ranks[i]);
-    else if (call.peer >= 0)
+    } else if (call.peer >= 0)
       link(links, timeline.rank, call.peer);
     messages.calls.push_back(std::move(call));
   }
@@ -52,21 +56,23 @@ Messages find_messages(const RankRecording& rank, int world_size,
   return messages;
 }
 
-/// The ranks linked to `start`, along the chain: from its end with the lower number, or around the
-/// ring from the lowest.
+/// The ranks linked to `start`, along the chain: from the first of a group, else from the end with
+/// the lower number, else, around a ring, from the lowest.
 std::vector<int> chain_of(const Links& links, int start) {
   std::set<int> all{start};
   for (std::vector<int> open{start}; !open.empty();) {
     const int rank = open.back();
     open.pop_back();
-    for (const int other : links.at(rank))
+    for (const int other : links.others.at(rank))
       if (all.insert(other).second) open.push_back(other);
   }
-  const auto end = std::ranges::find_if(all, [&](int rank) { return links.at(rank).size() == 1; });
-  std::vector<int> chain{end == all.end() ? *all.begin() : *end};
+  auto begin = std::ranges::find_if(all, [&](int rank) { return links.firsts.contains(rank); });
+  if (begin == all.end())
+    begin = std::ranges::find_if(all, [&](int rank) { return links.others.at(rank).size() == 1; });
+  std::vector<int> chain{begin == all.end() ? *all.begin() : *begin};
   all.erase(chain.front());
   while (!all.empty()) {
-    const std::set<int>& others = links.at(chain.back());
+    const std::set<int>& others = links.others.at(chain.back());
     const auto next = std::ranges::find_if(others, [&](int rank) { return all.contains(rank); });
     chain.push_back(next == others.end() ? *all.begin() : *next);
     all.erase(chain.back());
@@ -202,7 +208,7 @@ Stages analyse_stages(const Recording& recording, const RankSpans& spans,
   Stages stages;
   std::set<int> placed;
   int pipeline = 0;
-  for (const auto& [rank, others] : links) {
+  for (const auto& [rank, others] : links.others) {
     if (placed.contains(rank)) continue;
     const std::vector<int> chain = chain_of(links, rank);
     placed.insert(chain.begin(), chain.end());
