@@ -38,7 +38,8 @@ struct ProcessGroup {
 };
 
 /// What a file says of one communication: metadata of the kernel, or of the host operation that
-/// launched it.
+/// launched it. Where it says the same of several, they share one of these, so that the number of
+/// calls is not the number of collectives.
 struct CommunicationCall {
   std::string kind;   ///< the file's word: allreduce, _allgather_base, all_to_allv, send, ...
   std::string dtype;  ///< the file's word: Float, BFloat16, ...; may be empty
@@ -69,10 +70,11 @@ struct Timeline {
   std::vector<HostRange> ranges;    ///< other annotations on the host, by start
   std::vector<ProcessGroup> groups;
   std::vector<CommunicationCall> calls;
-  std::int64_t num_events_read{0};    ///< of all kinds, host ones included
+  std::int64_t num_events_read{0};    ///< in the file, of all kinds and ranks, host ones included
   std::vector<std::string> warnings;  ///< each a sentence: what was odd and what was made of it
-  /// Empty, or why the file ends before its end: "truncated at byte 1234, within an event". The
-  /// events before are whole.
+  /// Empty, or what of the file is missing: "truncated at byte 1234, within an event", "2 events
+  /// without readable text or time left out, the first at byte 567". The events that are here are
+  /// whole.
   std::string cut;
 };
 

@@ -1,0 +1,67 @@
+#include "core/error.hpp"
+#include "profiler/read/block_source.hpp"
+#include "profiler/read/event_splitter.hpp"
+#include "profiler/read/kineto_builder.hpp"
+#include "profiler/read/read.hpp"
+
+#include <algorithm>
+#include <regex>
+#include <string>
+
+namespace shardmark {
+namespace {
+
+/// "..._rank3.json", "rank-3_...", "worker3", "trace_3.json.gz"; -1 if the name says nothing.
+int rank_in_name(const std::string& name) {
+  static const std::regex word{R"((?:rank|worker)[-_=]?(\d{1,6})(?!\d))", std::regex::icase};
+  static const std::regex last{R"([-_](\d{1,6})(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$)"};
+  std::smatch match;
+  if (std::regex_search(name, match, word) || std::regex_search(name, match, last))
+    return std::stoi(match[1]);
+  return -1;
+}
+
+/// What the splitter and the source have to say, after the end.
+void add_fault(Timeline& timeline, const EventSplitter& splitter, const BlockSource& source) {
+  if (!splitter.fault().empty()) {
+    timeline.cut += (timeline.cut.empty() ? "" : "; ") + splitter.fault();
+  } else if (!source.fault().empty()) {
+    timeline.warnings.push_back("the trace is complete, but its " + source.fault());
+  }
+  if (splitter.rest_position() >= 0)
+    timeline.warnings.push_back(
+        message("what follows the trace from byte ", splitter.rest_position(), " on was not read"));
+}
+
+}  // namespace
+
+std::vector<Timeline> read_kineto(const std::filesystem::path& file) {
+  BlockSource source{file};
+  EventSplitter splitter{source, {"distributedInfo", "deviceProperties"}};
+  KinetoBuilder builder;
+  for (;;) {
+    const EventSplitter::Item item = splitter.next();
+    if (item == EventSplitter::Item::end) break;
+    if (item == EventSplitter::Item::event)
+      builder.add_event(splitter.text(), splitter.position());
+    else
+      builder.add_member(splitter.key(), splitter.text());
+  }
+  if (!splitter.fault().empty() && builder.num_events() == 0)
+    throw InputError{message(file.string(), ": no Chrome trace: ", splitter.fault(),
+                             ", before any event; give a trace as PyTorch's profiler exports it")};
+  if (!splitter.has_events())
+    throw InputError{message(file.string(), ": no Chrome trace: JSON without \"traceEvents\"; ",
+                             "give a trace as PyTorch's profiler exports it")};
+  std::vector<Timeline> timelines = builder.finish();
+  add_fault(timelines.front(), splitter, source);
+  for (Timeline& timeline : timelines) {
+    timeline.file = file.string();
+    if (!timeline.format.empty()) continue;
+    timeline.format = "Kineto";
+    if (timeline.rank < 0) timeline.rank = rank_in_name(file.filename().string());
+  }
+  return timelines;
+}
+
+}  // namespace shardmark
