@@ -136,9 +136,10 @@ class WorkReader {
           const std::int64_t kind = row.integer(next_column).value_or(0);
           const auto from = row.integer(next_column + 1), to = row.integer(next_column + 2);
           const bool is_known = kind > 0 && kind < static_cast<std::int64_t>(copy_names.size());
-          event->name = names_.add(copy_names[is_known ? static_cast<std::size_t>(kind) : 0]);
           event->between_devices =
               kind == peer_to_peer || (kind == device_to_device && from && to && *from != *to);
+          const std::int64_t named = event->between_devices ? peer_to_peer : is_known ? kind : 0;
+          event->name = names_.add(copy_names[static_cast<std::size_t>(named)]);
         });
   }
 
