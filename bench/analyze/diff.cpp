@@ -1,44 +1,15 @@
 #include "bench/analyze/diff.hpp"
 
-#include "bench/analyze/across.hpp"
+#include "bench/analyze/diff_conclusion.hpp"
 #include "core/error.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <map>
-#include <optional>
 #include <tuple>
 #include <utility>
 
 namespace shardmark::bench {
 namespace {
-
-constexpr std::int64_t notable_part = 100;  ///< changes below a hundredth of the window are noise
-
-struct Category {
-  const char *name, *words;
-  std::int64_t Account::*time;
-};
-constexpr std::array<Category, 6> all_categories{
-    {{"span", "window", &Account::span_ns},
-     {"compute", "compute", &Account::compute_ns},
-     {"exposed_comm", "exposed communication", &Account::exposed_comm_ns},
-     {"overlapped", "overlapped communication", &Account::overlapped_ns},
-     {"exposed_copy", "exposed copies", &Account::exposed_copy_ns},
-     {"idle", "idle time", &Account::idle_ns}}};
-
-using CollectiveKey = std::tuple<std::string, std::string, std::int64_t>;  ///< kind, group, bytes
-
-/// One of the two runs, with what is known of the ranks that both have.
-struct Run {
-  const Recording& recording;
-  const RankSpans& spans;
-  std::optional<AcrossRanks> across{};
-  std::vector<std::size_t> positions{};  ///< of the common ranks
-  std::vector<Account> accounts{};       ///< of the common ranks
-};
 
 Account account_in(const RankRecording& rank, const std::optional<std::vector<Span>>& spans) {
   const auto of = [&](const std::optional<Span>& span) {
@@ -54,7 +25,7 @@ Account account_in(const RankRecording& rank, const std::optional<std::vector<Sp
 }
 
 /// Numbers of the ranks that both runs have; fills in where they are and what they did.
-std::vector<int> find_common(Run& a, Run& b, std::vector<std::string>& warnings) {
+std::vector<int> find_common(ComparedRun& a, ComparedRun& b, std::vector<std::string>& warnings) {
   std::vector<int> common;
   std::string alone;
   std::map<int, std::size_t> in_b;
@@ -77,13 +48,13 @@ std::vector<int> find_common(Run& a, Run& b, std::vector<std::string>& warnings)
   }
   for (const auto& [rank, position] : in_b) note(rank, "B");
   if (!alone.empty()) warnings.push_back(alone + ": left out");
-  for (Run* run : {&a, &b})
+  for (ComparedRun* run : {&a, &b})
     for (const std::size_t position : run->positions)
       run->accounts.push_back(account_in(run->recording.ranks[position], run->spans[position]));
   return common;
 }
 
-std::size_t num_steps(const Run& run) {
+std::size_t num_steps(const ComparedRun& run) {
   const std::size_t position = run.positions.front();
   return static_cast<std::size_t>(std::ranges::count_if(
       run.recording.ranks[position].timeline.steps,
@@ -97,7 +68,7 @@ void sort_largest_first(std::vector<Row>& rows, Change Row::*time) {
   });
 }
 
-std::vector<CategoryChange> compare_categories(const Run& a, const Run& b,
+std::vector<CategoryChange> compare_categories(const ComparedRun& a, const ComparedRun& b,
                                                const std::vector<int>& common) {
   std::vector<CategoryChange> all, of_rank;
   const auto take = [&] {
@@ -124,8 +95,8 @@ std::vector<CategoryChange> compare_categories(const Run& a, const Run& b,
   return all;
 }
 
-void add_kernels(const Run& run, std::int64_t KernelChange::*count, std::int64_t Change::*total,
-                 std::map<std::string, KernelChange>& kernels) {
+void add_kernels(const ComparedRun& run, std::int64_t KernelChange::*count,
+                 std::int64_t Change::*total, std::map<std::string, KernelChange>& kernels) {
   for (const std::size_t position : run.positions) {
     const Timeline& timeline = run.recording.ranks[position].timeline;
     std::vector<KernelChange*> of_name(timeline.names.size());
@@ -142,7 +113,7 @@ void add_kernels(const Run& run, std::int64_t KernelChange::*count, std::int64_t
   }
 }
 
-void add_collectives(const Run& run, std::int64_t CollectiveChange::*count,
+void add_collectives(const ComparedRun& run, std::int64_t CollectiveChange::*count,
                      std::int64_t Change::*time,
                      std::map<CollectiveKey, CollectiveChange>& collectives) {
   for (const std::size_t position : run.positions) {
@@ -176,120 +147,13 @@ std::vector<Row> differing(std::map<Key, Row>& rows) {
   return result;
 }
 
-std::string milliseconds(std::int64_t ns) {
-  return fmt::format("{:.3f} ms", static_cast<double>(std::abs(ns)) / 1e6);
-}
-std::string longer(std::int64_t delta_ns) {
-  return milliseconds(delta_ns) + (delta_ns < 0 ? " shorter" : " longer");
-}
-
-/// What the others waited for one rank, by collective.
-std::map<CollectiveKey, Change> waits_for(const Run& a, const Run& b, std::size_t common_rank) {
-  std::map<CollectiveKey, Change> waits;
-  for (const auto& [run, time] : {std::pair{&a, &Change::a_ns}, std::pair{&b, &Change::b_ns}})
-    for (const MatchedCollective& match : run->across->collectives)
-      if (match.last_arriver == static_cast<int>(run->positions[common_rank]))
-        for (std::size_t i = 0; i < match.ranks.size(); ++i)
-          waits[{match.kind, match.group, match.bytes}].*time += match.wait_ns(i);
-  return waits;
-}
-
-std::string describe(const CollectiveKey& key) {
-  const auto& [kind, group, bytes] = key;
-  return message(kind, group.empty() ? "" : " of group ", group,
-                 bytes < 0 ? std::string{} : message(" with ", bytes, " bytes"));
-}
-
-/// Why the rank is late, or early: its own compute, or that its device had nothing to do.
-std::string cause_of(const Account& a, const Account& b, std::int64_t sign) {
-  const std::int64_t compute = sign * (b.compute_ns - a.compute_ns);
-  const std::int64_t idle = sign * (b.idle_ns - a.idle_ns);
-  if (compute <= 0 && idle <= 0) return {};
-  if (compute >= idle) return message("; its compute takes ", longer(sign * compute));
-  return message("; its device idles ", longer(sign * idle),
-                 ", so look at launches, input and what else runs there");
-}
-
-/// The rank for which the others wait longer in B, or less; empty if none stands out.
-std::string conclude_from_waits(const Run& a, const Run& b, const std::vector<int>& common) {
-  if (!a.across || !b.across) return {};
-  const auto delta_of = [&](std::size_t i) {
-    return b.across->ranks[b.positions[i]].caused_wait_ns -
-           a.across->ranks[a.positions[i]].caused_wait_ns;
-  };
-  std::size_t most = 0;
-  std::int64_t window_ns = 0;
-  for (std::size_t i = 0; i < common.size(); ++i) {
-    if (std::abs(delta_of(i)) > std::abs(delta_of(most))) most = i;
-    window_ns = std::max({window_ns, a.accounts[i].span_ns, b.accounts[i].span_ns});
-  }
-  const std::int64_t delta = delta_of(most);
-  if (std::abs(delta) * notable_part <= window_ns) return {};
-  const std::int64_t sign = delta < 0 ? -1 : 1;
-  const auto waits = waits_for(a, b, most);
-  const auto largest = std::ranges::max_element(
-      waits, {}, [&](const auto& wait) { return sign * wait.second.delta_ns(); });
-  const std::int64_t a_ns = a.across->ranks[a.positions[most]].caused_wait_ns;
-  return message("rank ", common[most], " is ", sign > 0 ? "slower" : "faster",
-                 " in B: the other ranks wait ", longer(delta), " for it (A ", milliseconds(a_ns),
-                 ", B ", milliseconds(a_ns + delta), "), most of it in ", describe(largest->first),
-                 " (", longer(largest->second.delta_ns()), ')',
-                 cause_of(a.accounts[most], b.accounts[most], sign));
-}
-
-/// Where nothing could be matched: the rank whose compute grew most beyond the others'.
-std::string conclude_from_compute(const Run& a, const Run& b, const std::vector<int>& common) {
-  const auto is_matched = [](const Run& run) {
-    return run.across && std::ranges::any_of(run.across->collectives, &MatchedCollective::complete);
-  };
-  if (common.size() < 2 || (is_matched(a) && is_matched(b))) return {};
-  std::size_t most = 0;
-  std::int64_t sum = 0;
-  const auto delta_of = [&](std::size_t i) {
-    return b.accounts[i].compute_ns - a.accounts[i].compute_ns;
-  };
-  for (std::size_t i = 0; i < common.size(); ++i) {
-    sum += delta_of(i);
-    if (delta_of(i) > delta_of(most)) most = i;
-  }
-  const std::int64_t others = (sum - delta_of(most)) / static_cast<std::int64_t>(common.size() - 1);
-  if ((delta_of(most) - others) * notable_part <= a.accounts[most].span_ns) return {};
-  return message("rank ", common[most], " is slower in B: it computes ", longer(delta_of(most)),
-                 ", the others on average ", longer(others),
-                 "; no collective could be matched in both runs, so who waits for it is not known");
-}
-
-/// The change of the window, and of what it is made of.
-std::string conclude_from_categories(const std::vector<CategoryChange>& categories) {
-  const CategoryChange *span = nullptr, *most = nullptr;
-  for (const CategoryChange& change : categories) {
-    if (change.rank >= 0) continue;
-    if (change.category == "span")
-      span = &change;
-    else if (change.category != "overlapped" && most == nullptr)
-      most = &change;
-  }
-  const Change window = span->time;
-  const auto is_notable = [&](const Change& change) {
-    return std::abs(change.delta_ns()) * notable_part > std::max(window.a_ns, window.b_ns);
-  };
-  if (!is_notable(window) && !is_notable(most->time))
-    return "nothing changes by more than 1 % of the window";
-  const auto* const words = std::ranges::find(
-      all_categories, most->category, [](const Category& c) { return std::string{c.name}; });
-  return message("the window of B is ", longer(window.delta_ns()), " (A ",
-                 milliseconds(window.a_ns), ", B ", milliseconds(window.b_ns),
-                 ", mean over ranks); what changes most is ", words->words, ", ",
-                 longer(most->time.delta_ns()));
-}
-
 }  // namespace
 
 RunDiff diff_runs(const Recording& a_recording, const RankSpans& a_spans,
                   const Recording& b_recording, const RankSpans& b_spans) {
   RunDiff diff;
-  Run a{a_recording, a_spans, analyse_across(a_recording, a_spans)};
-  Run b{b_recording, b_spans, analyse_across(b_recording, b_spans)};
+  ComparedRun a{a_recording, a_spans, analyse_across(a_recording, a_spans)};
+  ComparedRun b{b_recording, b_spans, analyse_across(b_recording, b_spans)};
   const std::vector<int> common = find_common(a, b, diff.warnings);
   if (common.empty()) {
     diff.conclusion = "the runs have no rank in common";
@@ -310,9 +174,7 @@ RunDiff diff_runs(const Recording& a_recording, const RankSpans& a_spans,
   for (auto& [key, collective] : collectives)
     std::tie(collective.kind, collective.group, collective.bytes) = key;
   diff.collectives = differing(collectives);
-  diff.conclusion = conclude_from_waits(a, b, common);
-  if (diff.conclusion.empty()) diff.conclusion = conclude_from_compute(a, b, common);
-  if (diff.conclusion.empty()) diff.conclusion = conclude_from_categories(diff.categories);
+  diff.conclusion = conclude(a, b, common, diff.categories);
   return diff;
 }
 
