@@ -52,13 +52,12 @@ std::vector<Span> joined(const std::vector<Span>& a, const std::vector<Span>& b)
 /// Those at 0 when all others begin more than a second later.
 void drop_events_without_time(Timeline& timeline) {
   constexpr std::int64_t far_ns = 1'000'000'000;
-  const auto start_of = [](const DeviceEvent& event) { return event.time.start_ns; };
-  const auto [first, last] = std::ranges::equal_range(timeline.events, 0, {}, start_of);
-  if (first != timeline.events.begin() || last == timeline.events.end() || start_of(*last) < far_ns)
-    return;
-  const auto num = last - first;
-  if (num == 0) return;
-  timeline.events.erase(first, last);
+  std::vector<DeviceEvent>& events = timeline.events;
+  const auto rest = std::ranges::find_if(
+      events, [](const DeviceEvent& event) { return event.time.start_ns != 0; });
+  const auto num = rest - events.begin();
+  if (num == 0 || rest == events.end() || rest->time.start_ns < far_ns) return;
+  events.erase(events.begin(), rest);
   timeline.warnings.push_back(
       message(num, " events at time 0 are left out: their times could not be collected"));
 }
