@@ -34,7 +34,7 @@ constexpr std::string_view further_names[] = {
     "symmetric_memory::", "symm_mem", // PyTorch: signals and barriers
     "exchangesplitandoffset",         // PyTorch: all-to-all over NVSHMEM
     "lamport",                        // TensorRT-LLM, FlashInfer
-    "moe_comm", "moecomm",            // TensorRT-LLM
+    "moe_comm::",                     // TensorRT-LLM
     "userbuffers",                    // Transformer Engine
     "flashcomm",                      // FlashComm
     "msccl",                          // MSCCL, MSCCL++

@@ -75,6 +75,7 @@ std::vector<std::string> computing_names() {
           "void deep_ep::layout::get_dispatch_layout<256, 4, 8>(long const*)",
           "void deep_ep::intranode::get_dispatch_layout<256>(long const*)",
           "splitKreduce_kernel<float>",
+          "void moe_common_kernel<half>(Params)",
           "sm90_xmma_gemm_bf16bf16_bf16f32",
           "void fft2d_r2c_32x32<float, false, 5u, true>(float2*)",
           ""};
