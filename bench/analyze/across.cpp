@@ -30,7 +30,7 @@ MatchedCollective make_collective(Match match, const ClockAlignment& clocks) {
         std::pair{made.duration_ns[last], -made.arrival_ns[last]})
       last = i;
   made.transfer_ns = made.duration_ns[last];
-  made.last_arriver = made.ranks[last];
+  if (std::ranges::max(made.duration_ns) > made.transfer_ns) made.last_arriver = made.ranks[last];
   return made;
 }
 
@@ -48,6 +48,7 @@ void add_shares(const MatchedCollective& collective, std::vector<RankAcross>& ra
     rank.wait_ns += collective.wait_ns(i);
     rank.transfer_ns += collective.transfer_ns;
   }
+  if (collective.last_arriver < 0) return;
   RankAcross& last = ranks[static_cast<std::size_t>(collective.last_arriver)];
   ++last.num_last;
   last.caused_wait_ns += caused_wait_ns(collective);
@@ -131,9 +132,9 @@ class Critical {
   }
 
  private:
-  /// Of a complete collective: the step in which its first member begins it.
+  /// Of a collective that somebody waited in: the step in which its first member begins it.
   [[nodiscard]] std::optional<std::size_t> step_of(const MatchedCollective& collective) const {
-    if (!collective.complete) return std::nullopt;
+    if (collective.last_arriver < 0) return std::nullopt;
     const auto rank = static_cast<std::size_t>(collective.ranks.front());
     const std::int64_t start_ns = collective.arrival_ns.front() - across_.clocks.offset_ns[rank];
     for (std::size_t i = 0; i < steps_.size(); ++i) {

@@ -38,7 +38,7 @@ struct MatchedCollective {
   /// their wait for the member of the shortest, who came last. It needs no clock.
   bool complete{false};
   std::int64_t transfer_ns{0};  ///< 0 unless `complete`
-  int last_arriver{-1};         ///< position in Recording::ranks; -1 unless `complete`
+  int last_arriver{-1};         ///< position in Recording::ranks; -1 if nobody is known to wait
 
   /// Of the i-th of `ranks`.
   [[nodiscard]] std::int64_t wait_ns(std::size_t i) const {

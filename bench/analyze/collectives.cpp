@@ -109,6 +109,7 @@ Bandwidth bandwidth_of(std::string_view kind, int group_size, std::int64_t bytes
 std::vector<Communication> communications_of(const RankRecording& rank) {
   const Timeline& timeline = rank.timeline;
   Kinds kinds;
+  std::unordered_map<std::uint32_t, std::size_t> first_parts;  // of a call, in result
   std::vector<Communication> result;
   for (std::size_t i = 0; i < timeline.events.size(); ++i) {
     const DeviceEvent& event = timeline.events[i];
@@ -130,6 +131,14 @@ std::vector<Communication> communications_of(const RankRecording& rank) {
     if (found.kind.empty() && event.name < timeline.names.size())
       found.kind = kinds.of_kernel(timeline.names[event.name]);
     if (found.kind.empty()) found.kind = "?";
+    if (timeline.format == "shardmark" && found.sequence >= 0) {
+      const auto [first, is_new] = first_parts.try_emplace(event.call, result.size());
+      if (!is_new) {
+        Span& whole = result[first->second].time;
+        whole.end_ns = std::max(whole.end_ns, found.time.end_ns);
+        continue;
+      }
+    }
     result.push_back(std::move(found));
   }
   return result;

@@ -60,7 +60,9 @@ struct Communication {
   int peer{-1};                   ///< as in CommunicationCall
   std::string_view dtype{};       ///< of the Timeline; empty if the file does not say
 };
-/// All of a rank, by start; without those that end before they start.
+/// All of a rank, by start; without those that end before they start. What one of our plans does in
+/// parts is one, from the first start to the last end. (Other recorders may repeat a number: a CUDA
+/// graph that is replayed does.)
 [[nodiscard]] std::vector<Communication> communications_of(const RankRecording& rank);
 
 /// When a rank was busy with one class of work: united spans.

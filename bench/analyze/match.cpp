@@ -125,10 +125,13 @@ class Matcher {
     return message(of_group, "no file gives the members");
   }
 
+  /// All of them, and no number comes again, as it does where a CUDA graph is replayed.
   static bool are_numbered(const ByRank& by_rank) {
-    for (const auto& [rank, group] : by_rank)
+    for (const auto& [rank, group] : by_rank) {
+      std::set<std::int64_t> numbers;
       for (const Communication& call : group.calls)
-        if (call.sequence < 0) return false;
+        if (call.sequence < 0 || !numbers.insert(call.sequence).second) return false;
+    }
     return true;
   }
 
@@ -176,12 +179,7 @@ class Matcher {
   void match_numbers(const ByRank& by_rank, bool has_all) {
     std::map<std::int64_t, std::map<std::size_t, Communication>> numbers;
     for (const auto& [rank, group] : by_rank)
-      for (const Communication& call : group.calls) {
-        // Several kernels of one number are parts of one collective.
-        const auto [place, is_new] = numbers[call.sequence].try_emplace(rank, call);
-        Span& time = place->second.time;
-        time.end_ns = std::max(time.end_ns, call.time.end_ns);
-      }
+      for (const Communication& call : group.calls) numbers[call.sequence].emplace(rank, call);
     std::int64_t num_partial = 0;
     bool was_warned = false;
     for (const auto& [number, of_rank] : numbers) {

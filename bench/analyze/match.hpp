@@ -15,7 +15,8 @@ struct MemberCall {
 /// The same collective on all members of its group that have files and used the group, two or more.
 struct Match {
   std::string kind, group;
-  std::int64_t number{0};  ///< sequence number if the files have them, else n-th of its group
+  /// Sequence number, if the files have them and each once, else n-th of its group.
+  std::int64_t number{0};
   std::int64_t bytes{-1};
   std::vector<MemberCall> members;  ///< by rank
   bool has_all_members{false};      ///< every member of the group is among them

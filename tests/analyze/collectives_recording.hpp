@@ -44,6 +44,13 @@ class RankBuilder {
   RankBuilder& all_reduce(std::int64_t start_ns, std::int64_t end_ns, std::int64_t sequence = -1) {
     return call("allreduce", 256, start_ns, end_ns, sequence);
   }
+  /// One kernel of the all-reduce with this number; those of one number share its metadata.
+  RankBuilder& part(std::int64_t sequence, std::int64_t start_ns, std::int64_t end_ns) {
+    all_reduce(start_ns, end_ns, sequence);
+    const auto known = std::ranges::find(calls(), sequence, &CommunicationCall::sequence);
+    made_.timeline.events.back().call = static_cast<std::uint32_t>(known - calls().begin());
+    return *this;
+  }
   /// "send" or "recv" with another rank.
   RankBuilder& message(const std::string& kind, int peer, std::int64_t start_ns,
                        std::int64_t end_ns) {
