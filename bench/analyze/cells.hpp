@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -15,7 +16,7 @@ namespace shardmark::bench::analyze {
 
 inline Cell none() { return {}; }
 inline Cell word(std::string text) { return {std::move(text), false}; }
-inline Cell flag(bool value) { return {value ? "true" : "false", false}; }
+inline Cell flag(bool value) { return {value ? "true" : "false", true}; }
 inline Cell count(std::int64_t value) { return {fmt::format("{}", value), true}; }
 inline Cell count_if_known(std::int64_t value, std::int64_t least) {
   return value < least ? none() : count(value);
@@ -23,7 +24,9 @@ inline Cell count_if_known(std::int64_t value, std::int64_t least) {
 inline Cell us(std::int64_t ns) { return {us_text(ns), true}; }
 inline Cell us_of(double value_us) { return {fmt::format("{:.3f}", value_us), true}; }
 /// Rates and ratios: six significant digits.
-inline Cell real(double value) { return {fmt::format("{:.6g}", value), true}; }
+inline Cell real(double value) {
+  return std::isfinite(value) ? Cell{fmt::format("{:.6g}", value), true} : none();
+}
 inline Cell real_if_known(double value) { return value > 0 ? real(value) : none(); }
 /// Four decimals, as many as a nanosecond in a millisecond has.
 inline Cell percent(std::int64_t part_ns, std::int64_t whole_ns) {

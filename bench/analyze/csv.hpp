@@ -14,7 +14,7 @@ inline constexpr int schema_version = 1;
 /// One value as CSV and JSON print it. Empty: there is none.
 struct Cell {
   std::string text;
-  bool is_number{false};
+  bool is_literal{false};  ///< a number or boolean
 };
 /// A table of the outputs: "results" has a row per rank and window.
 struct Table {

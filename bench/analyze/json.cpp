@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 
 /// Numbers keep their digits: 1222847.000 reads back as the same microseconds.
 Json value_of(const Cell& cell) {
-  return cell.is_number ? Json::parse(cell.text) : Json(cell.text);
+  return cell.is_literal ? Json::parse(cell.text) : Json(cell.text);
 }
 
 Json rows_of(const Table& table) {

@@ -245,8 +245,8 @@ void check_together(const Options& options) {
         "--diff prints a comparison, and --json keeps it; leave out --csv, --out and "
         "--merged-trace, which are of one run"};
   const WorkOfStep& work = options.work;
-  if (!work.model.empty() && work.flops > 0)
-    throw InputError{"--model and --flops both say what a step computes; leave out one"};
+  if (work.flops > 0 && (!work.model.empty() || work.tokens > 0 || work.seq > 0))
+    throw InputError{"--flops says what a step computes; leave out --model, --tokens and --seq"};
   if (!work.model.empty() && work.tokens == 0)
     throw InputError{message("--model ", work.model,
                              " needs the tokens of a step over all ranks; add, for example, "

@@ -65,11 +65,7 @@ void add_rank_warnings(Report& report, const RankRecording& rank, const RankRepo
   for (const std::string& warning : rank.timeline.warnings)
     report.warnings.push_back(who + warning);
   for (const std::string& flag : event_flags(rank.timeline)) report.warnings.push_back(who + flag);
-  if (rank.timeline.events.empty())
-    report.warnings.push_back(who +
-                              "no kernels, copies or sets in the file: nothing of it is counted "
-                              "(was the profiler started with CUDA activities?)");
-  else if (!figures.total)
+  if (!rank.timeline.events.empty() && !figures.total)
     report.warnings.push_back(message(who, "nothing in ", report.window));
   if (figures.total && figures.total->residual_ns != 0)
     report.warnings.push_back(message(who, "the parts of the window miss it by ",

@@ -65,7 +65,7 @@ void write_folder(const Report& report, const Recording& recording,
   prepare_folder(folder, false, names);
   for (const Table& table : tables)
     write_whole(folder + '/' + table.name + ".csv", csv_text(table));
-  write_merged_trace(recording, offsets_of(report), folder + "/trace.json");
+  write_merged_trace(recording, offsets_of(report), folder + "/trace.json", report.options.axis_of);
   nlohmann::ordered_json run = head_json(report);
   run["command_line"] = command_line;
   run["commit"] = build_info().git_commit;
@@ -99,7 +99,7 @@ int run(const Options& options, const std::vector<std::string>& command_line, st
   if (!options.csv.empty()) write_whole(options.csv, csv_text(tables_of(report).front()));
   if (!options.json.empty()) write_whole(options.json, json_text(report));
   if (!options.merged_trace.empty())
-    write_merged_trace(recording, offsets_of(report), options.merged_trace);
+    write_merged_trace(recording, offsets_of(report), options.merged_trace, options.axis_of);
   if (!options.out.empty()) {
     write_folder(report, recording, command_line);
     out << "# wrote " << options.out << std::endl;
