@@ -36,11 +36,13 @@ Json clocks_of(const Report& report) {
   Json clocks = Json::array();
   if (!report.across) return clocks;
   const ClockAlignment& alignment = report.across->clocks;
-  for (std::size_t i = 0; i < report.ranks.size(); ++i)
-    clocks.push_back({{"rank", report.ranks[i].rank},
-                      {"offset_us", static_cast<double>(alignment.offset_ns[i]) / 1e3},
-                      {"bound_us", static_cast<double>(alignment.bound_ns[i]) / 1e3},
-                      {"last_arrivals", report.across->ranks[i].num_last}});
+  for (std::size_t i = 0; i < report.ranks.size(); ++i) {
+    Json clock{{"rank", report.ranks[i].rank},
+               {"offset_us", static_cast<double>(alignment.offset_ns[i]) / 1e3},
+               {"last_arrivals", report.across->ranks[i].num_last}};
+    if (alignment.knows(i)) clock["bound_us"] = static_cast<double>(alignment.bound_ns[i]) / 1e3;
+    clocks.push_back(std::move(clock));
+  }
   return clocks;
 }
 

@@ -212,14 +212,16 @@ void add_output_options(CommandLine& line, Options& options) {
            set_file(options.csv));
   line.add("--json", {"FILE", "all tables and the verdict", "none", "analysis.json"},
            set_file(options.json));
-  line.add("--out",
-           {"DIR",
-            "write run.json, results.csv, collectives.csv, kernels.csv, across.csv, gaps.csv and "
-            "the trace of all ranks there; files of an earlier run are renamed to NAME.old",
-            "no files", "analysis"},
-           set_path(options.out));
+  line.add(
+      "--out",
+      {"DIR",
+       "write run.json, a CSV per table (results, collectives, kernels, across, stages, gaps) and "
+       "the trace of all ranks there; files of an earlier run are renamed to NAME.old",
+       "no files", "analysis"},
+      set_path(options.out));
   line.add("--merged-trace",
-           {"FILE", "one trace of all ranks for Perfetto, clocks aligned", "none", "all.json"},
+           {"FILE", "one trace of all ranks for Perfetto, clocks aligned; compressed, so FILE.gz",
+            "none", "all.json"},
            set_file(options.merged_trace));
   line.add("--top", {"N", "kernels, gaps and collectives to print", message(options.top), "20"},
            set_count(options.top, 0));

@@ -46,9 +46,12 @@ void check_folder(const Options& options) {
   const std::string path = options.out + "/run.json";
   if (!fs::exists(path, problem)) return;
   const auto before = nlohmann::ordered_json::parse(read_file(path), nullptr, false);
-  if (before.is_object() && before.value("program", "") != "shardmark-analyze")
-    throw InputError{message("--out ", options.out, " holds a run of ",
-                             before.value("program", "another program"), "; give another folder")};
+  std::string program = "another program";
+  if (before.is_object() && before.contains("program") && before["program"].is_string())
+    program = before["program"].get<std::string>();
+  if (program != "shardmark-analyze")
+    throw InputError{
+        message("--out ", options.out, " holds a run of ", program, "; give another folder")};
 }
 
 std::vector<std::int64_t> offsets_of(const Report& report) {

@@ -73,23 +73,29 @@ std::string_view remedy_for(const std::string& purpose) {
   return "try to overlap it with compute, or fewer and larger calls";
 }
 
+/// Where most of a rank's time in matched collectives is waiting: for whom. Else empty.
+std::string waiting_of(const Report& report, const RankReport& rank) {
+  if (!report.across) return {};
+  const std::vector<RankAcross>& ranks = report.across->ranks;
+  const RankAcross& mine = ranks.at(static_cast<std::size_t>(&rank - report.ranks.data()));
+  if (mine.wait_ns <= mine.transfer_ns) return {};
+  const auto last = std::ranges::max_element(ranks, {}, &RankAcross::caused_wait_ns);
+  return fmt::format(
+      "{:.0f} % of its time in matched collectives is waiting, ranks wait longest "
+      "for rank {}; look at what that one does before",
+      percent_of(mine.wait_ns, mine.wait_ns + mine.transfer_ns),
+      report.ranks[static_cast<std::size_t>(last - ranks.begin())].rank);
+}
+
 std::string communication_advice(const Report& report, const RankReport& rank) {
   const CollectiveRow* const row = largest_exposed(report, rank.rank);
   std::string advice;
   if (row != nullptr && row->exposed_us > 0)
-    advice =
-        fmt::format("most is {}{} ({:.2f} of {:.2f} ms): ", row->kind,
-                    row->purpose.empty() || row->purpose == "?" ? "" : " of " + row->purpose,
-                    row->exposed_us / 1e3, static_cast<double>(rank.total->exposed_comm_ns) / 1e6);
-  if (report.across) {
-    const auto place = static_cast<std::size_t>(&rank - report.ranks.data());
-    const RankAcross& times = report.across->ranks.at(place);
-    if (times.wait_ns > times.transfer_ns)
-      return advice + fmt::format(
-                          "{:.0f} % of rank {}'s time in matched collectives is waiting "
-                          "for others; see which rank comes last",
-                          percent_of(times.wait_ns, times.wait_ns + times.transfer_ns), rank.rank);
-  }
+    advice = fmt::format(
+        "most is {}{} ({:.2f} of {:.2f} ms): ", row->kind == "?" ? row->kernel : row->kind,
+        row->purpose.empty() || row->purpose == "?" ? "" : " of " + row->purpose,
+        row->exposed_us / 1e3, static_cast<double>(rank.total->exposed_comm_ns) / 1e6);
+  if (const std::string waits = waiting_of(report, rank); !waits.empty()) return advice + waits;
   return advice + std::string{remedy_for(row == nullptr ? "" : row->purpose)};
 }
 

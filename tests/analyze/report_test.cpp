@@ -198,6 +198,12 @@ TEST(AnalyzeReport, MicrosecondsKeepTheirNanoseconds) {
   EXPECT_EQ(us_text(9'007'199'254'740'993), "9007199254740.993");
 }
 
+TEST(AnalyzeReport, ColumnsAreDescribedInTheReadme) {
+  EXPECT_NE(read_file(SHARDMARK_SOURCE_DIR "/results/README.md").find(columns_markdown()),
+            std::string::npos)
+      << "put what --list-columns prints between the marks";
+}
+
 TEST(AnalyzeReport, BytesThatAreNoTextDoNotStopJson) {
   RankBuilder rank{0};
   rank.compute(0, us, "kernel\xff\x80");

@@ -19,5 +19,5 @@ if(NOT python_lacks)
     COMMAND ${SHARDMARK_BASH} ${CMAKE_CURRENT_SOURCE_DIR}/analyze_test.sh plots_are_drawn)
   set_tests_properties(plot_analyze_small_run PROPERTIES LABELS "e2e;analyze" TIMEOUT 60
     ENVIRONMENT
-    "PROGRAM=$<TARGET_FILE:shardmark-analyze>;PLOT=${PROJECT_SOURCE_DIR}/scripts/plot.py;SCRATCH=${CMAKE_CURRENT_BINARY_DIR}/analyze/plots")
+    "PROGRAM=$<TARGET_FILE:shardmark-analyze>;PYTHON=${SHARDMARK_PYTHON};PLOT=${PROJECT_SOURCE_DIR}/scripts/plot.py;SCRATCH=${CMAKE_CURRENT_BINARY_DIR}/analyze/plots")
 endif()

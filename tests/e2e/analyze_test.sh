@@ -67,6 +67,7 @@ all_files_are_written() {
   for table in results collectives kernels across stages gaps; do
     [ -s "analysis/$table.csv" ] || fail "no $table.csv"
   done
+  [ -s merged.json.gz ] || fail "no merged trace"
   diff split.csv analysis/results.csv || fail "--csv differs from results.csv"
   is "$(value window_us 0 trace split.csv)" 1900.000 window_us
   is "$(value comp_us 0 trace split.csv)" 1200.250 comp_us
@@ -182,7 +183,7 @@ help_and_lists() {
 plots_are_drawn() {
   two_ranks traces 850
   expect 0 "$PROGRAM" traces --out analysis
-  expect 0 "$PLOT" analysis
+  expect 0 "$PYTHON" -B "$PLOT" analysis
   for name in time_split steps collectives waits kernels; do
     [ -s "analysis/plots/$name.png" ] || fail "no $name.png"
   done
