@@ -81,7 +81,7 @@ std::vector<std::string> check_events(const Timeline& timeline) {
   const Overlaps overlaps = overlaps_of(timeline);
   add(overlaps.num, message(events(overlaps.num, "starts", "start"),
                             " before the one ahead of it in the same stream ends, by up to ",
-                            microseconds(overlaps.longest_ns), ": durations there may be wrong"));
+                            microseconds(overlaps.longest_ns)));
   if (has_two_units(timeline))
     found.emplace_back(
         "starts differ by more than a factor of 100: some times seem to be in another unit");

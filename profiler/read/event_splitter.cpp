@@ -109,7 +109,8 @@ bool EventSplitter::take_bracketed(Kept kept, const char* where) {
     const char* text = buffer_.data() + begin_;
     const char* end = scanner.scan(text + scanned, text + stop);
     const auto size = end == nullptr ? stop : static_cast<std::size_t>(end - text);
-    const bool is_suspicious = end == nullptr ? stop == next_stop : scanner.has_raw_control();
+    const bool is_suspicious =
+        end == nullptr ? stop == next_stop : scanner.has_raw_control() || end[-1] != '}';
     if (is_event && is_suspicious && cut_at_next_event(size)) return true;
     if (end != nullptr) return take_text(size);
     scanned = stop;

@@ -16,8 +16,8 @@ namespace shardmark {
 /// is between them; what is within is the caller's.
 ///
 /// An event with a quote too many would swallow those behind it, to the end of the file at worst.
-/// So one that looks like it (a line break in a string, more than 64 KiB, no end) is cut where
-/// `, {"ph"` begins another.
+/// So one that looks like it (a line break in a string, more than 64 KiB, no end or that of an
+/// array) is cut where `, {"ph"` begins another.
 class EventSplitter {
  public:
   enum class Item { event, member, end };

@@ -99,7 +99,13 @@ std::size_t string_length(std::string_view text) {
 }
 
 /// Length of a number, a word, or of text that should have had quotes.
-std::size_t bare_length(std::string_view text) {
+std::size_t bare_length(std::string_view text, bool is_member) {
+  const std::size_t behind_number =
+      std::min(text.find_first_not_of("0123456789+-.eE"), text.size());
+  if (behind_number > 0) {
+    const char next = first_after_space(text.substr(behind_number));
+    if (next == '\0' || std::strchr(",}]", next) != nullptr) return behind_number;
+  }
   int depth = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
@@ -111,9 +117,7 @@ std::size_t bare_length(std::string_view text) {
     }
     if (c == ',' && depth == 0) {
       const char next = first_after_space(text.substr(at + 1));
-      if (next == '"' || next == '}' || next == ']' || next == '\0') return at;
-      // The elements of an array of numbers.
-      if (next == '-' || (next >= '0' && next <= '9')) return at;
+      if (!is_member || next == '"' || next == '}' || next == '\0') return at;
     }
   }
   return text.size();
@@ -122,6 +126,25 @@ std::size_t bare_length(std::string_view text) {
 std::string_view without_space_behind(std::string_view text) {
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
   return text;
+}
+
+/// The first value of `rest`, which is shortened by it and by space around it. Empty at the end and
+/// where none begins.
+std::string_view take_value(std::string_view& rest, bool is_member) {
+  skip_space(rest);
+  if (rest.empty()) return {};
+  std::size_t length = 0;
+  if (rest.front() == '{' || rest.front() == '[') {
+    ValueScanner scanner;
+    const char* end = scanner.scan(rest.data(), rest.data() + rest.size());
+    length = end == nullptr ? rest.size() : static_cast<std::size_t>(end - rest.data());
+  } else {
+    length = rest.front() == '"' ? string_length(rest) : bare_length(rest, is_member);
+  }
+  const std::string_view value = without_space_behind(rest.substr(0, length));
+  rest.remove_prefix(length);
+  skip_space(rest);
+  return value;
 }
 
 }  // namespace
@@ -163,23 +186,6 @@ const char* ValueScanner::scan(const char* from, const char* end) {
   return nullptr;
 }
 
-std::string_view take_value(std::string_view& rest) {
-  skip_space(rest);
-  if (rest.empty()) return {};
-  std::size_t length = 0;
-  if (rest.front() == '{' || rest.front() == '[') {
-    ValueScanner scanner;
-    const char* end = scanner.scan(rest.data(), rest.data() + rest.size());
-    length = end == nullptr ? rest.size() : static_cast<std::size_t>(end - rest.data());
-  } else {
-    length = rest.front() == '"' ? string_length(rest) : bare_length(rest);
-  }
-  const std::string_view value = without_space_behind(rest.substr(0, length));
-  rest.remove_prefix(length);
-  skip_space(rest);
-  return value;
-}
-
 JsonItems::JsonItems(std::string_view text) {
   text = without_space_behind(text);
   const bool closes = text.size() >= 2 && ((text.front() == '{' && text.back() == '}') ||
@@ -195,13 +201,13 @@ bool JsonItems::next(std::string_view& key, std::string_view& value) {
     rest_.remove_prefix(1);
   if (rest_.empty()) return false;
   if (is_object_) {
-    key = rest_.front() == '"' ? take_value(rest_) : std::string_view{};
+    key = rest_.front() == '"' ? take_value(rest_, true) : std::string_view{};
     broken_ = key.empty() || rest_.empty() || rest_.front() != ':';
     if (broken_) return false;
     key = unquoted(key);
     rest_.remove_prefix(1);
   }
-  value = take_value(rest_);
+  value = take_value(rest_, is_object_);
   broken_ = value.empty() || (value.front() == '"' && (value.size() < 2 || value.back() != '"'));
   return !broken_;
 }

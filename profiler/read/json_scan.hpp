@@ -25,13 +25,10 @@ class ValueScanner {
   bool has_raw_control_{false};
 };
 
-/// The first value of `rest`, which is shortened by it and by space around it; strings keep their
+/// The members of an object, or the elements of an array, one after the other; strings keep their
 /// quotes. Takes what trace writers have been seen to write: a quote within a string ends it only
 /// where the grammar lets it end, and text without quotes lasts until a comma that a key follows or
-/// a bracket that it has not opened. Empty at the end of `rest` and where no value begins.
-[[nodiscard]] std::string_view take_value(std::string_view& rest);
-
-/// The members of an object, or the elements of an array, one after the other.
+/// a bracket that it has not opened.
 class JsonItems {
  public:
   /// `text`: from bracket to bracket, or else there are no items.

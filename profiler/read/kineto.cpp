@@ -1,6 +1,7 @@
 #include "core/error.hpp"
 #include "profiler/read/block_source.hpp"
 #include "profiler/read/event_splitter.hpp"
+#include "profiler/read/find.hpp"
 #include "profiler/read/kineto_builder.hpp"
 #include "profiler/read/read.hpp"
 
@@ -11,14 +12,11 @@
 namespace shardmark {
 namespace {
 
-/// "..._rank3.json", "rank-3_...", "worker3", "trace_3.json.gz"; -1 if the name says nothing.
-int rank_in_name(const std::string& name) {
-  static const std::regex word{R"((?:rank|worker)[-_=]?(\d{1,6})(?!\d))", std::regex::icase};
-  static const std::regex last{R"([-_](\d{1,6})(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$)"};
+/// Rank of a file of an older launcher, "trace_3.json.gz"; -1 if the name says nothing.
+int last_number_in(const std::string& name) {
+  static const std::regex pattern{R"(_(\d{1,4})(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$)"};
   std::smatch match;
-  if (std::regex_search(name, match, word) || std::regex_search(name, match, last))
-    return std::stoi(match[1]);
-  return -1;
+  return std::regex_search(name, match, pattern) ? std::stoi(match[1]) : -1;
 }
 
 /// What the splitter and the source have to say, after the end.
@@ -59,7 +57,8 @@ std::vector<Timeline> read_kineto(const std::filesystem::path& file) {
     timeline.file = file.string();
     if (!timeline.format.empty()) continue;
     timeline.format = "Kineto";
-    if (timeline.rank < 0) timeline.rank = rank_in_name(file.filename().string());
+    if (timeline.rank < 0) timeline.rank = rank_of_name(file).rank;
+    if (timeline.rank < 0) timeline.rank = last_number_in(file.filename().string());
   }
   return timelines;
 }

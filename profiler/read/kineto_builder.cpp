@@ -11,8 +11,6 @@
 namespace shardmark {
 namespace {
 
-constexpr std::uint64_t no_id = std::numeric_limits<std::uint64_t>::max();
-
 /// The device, stream or process that a number or text names; what does not fit is folded.
 std::int32_t place_of(std::string_view first, std::string_view second) {
   std::optional<std::int64_t> number = integer_of(first);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -35,6 +36,7 @@ class KinetoBuilder {
     std::int64_t start_ns;
     std::uint32_t thread;
   };
+  static constexpr std::uint64_t no_id = std::numeric_limits<std::uint64_t>::max();
   /// What of a device event only serves to find its launch, call and rank.
   struct Ids {
     std::uint64_t correlation, external;

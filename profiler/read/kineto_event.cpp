@@ -131,7 +131,12 @@ KinetoEvent read_kineto_event(std::string_view text) {
   JsonItems items{text};
   while (items.next(key, value)) {
     if (key == "ph") {
-      if (value != "\"X\"") return {};
+      // Other phases are one letter, too; more of it is text that lost its place.
+      if (value != "\"X\"") {
+        event = {};
+        event.broken = value.size() != 3;
+        return event;
+      }
       ph = value;
     } else if (key == "cat") {
       cat = value;
@@ -211,8 +216,8 @@ std::optional<Nanoseconds> nanoseconds_of(std::string_view value) {
   };
   Nanoseconds time;
   for (std::int64_t at = 0; at < number->point; ++at) {
+    if (time.whole > most_ns / 10) return std::nullopt;
     time.whole = time.whole * 10 + digit(at);
-    if (time.whole > most_ns) return std::nullopt;
   }
   for (std::int64_t at = number->point; at < number->point + 3; ++at)
     time.picoseconds = time.picoseconds * 10 + digit(at);

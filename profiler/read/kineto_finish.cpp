@@ -78,12 +78,16 @@ void KinetoBuilder::find_launches_and_calls() {
     const Ids& ids = ids_[i];
     const auto launch =
         std::ranges::lower_bound(launches_, ids.correlation, {}, &Launch::correlation);
-    const bool is_known = launch != launches_.end() && launch->correlation == ids.correlation;
+    const bool is_known = ids.correlation != no_id && launch != launches_.end() &&
+                          launch->correlation == ids.correlation;
     if (is_known) event.launch_ns = launch->start_ns;
-    if (event.call != no_index || event.work != DeviceWork::kernel) continue;
+    if (event.call != no_index || event.work != DeviceWork::kernel ||
+        is_of_pytorch(timeline_.names[event.name]))
+      continue;
     // Until 2023 the External id was the correlation again.
-    if (ids.external != ids.correlation) event.call = calls_.find(ids.external);
-    if (event.call != no_index || !is_known || is_of_pytorch(timeline_.names[event.name])) continue;
+    if (ids.external != no_id && ids.external != ids.correlation)
+      event.call = calls_.find(ids.external);
+    if (event.call != no_index || !is_known) continue;
     const KinetoCalls::HostCall* during = calls_.find_at(launch->thread, launch->start_ns);
     if (during != nullptr) launched.push_back({during, i});
   }
