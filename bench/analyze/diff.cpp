@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -22,6 +23,28 @@ Account account_in(const RankRecording& rank, const std::optional<std::vector<Sp
     for (const Category& category : all_categories) sum.*category.time += part.*category.time;
   }
   return sum;
+}
+
+/// Start of the first device work in the spans, on the first rank's clock; of each common rank,
+/// counted from the earliest of them; 0 without any.
+std::vector<std::int64_t> begins_of(const ComparedRun& run) {
+  std::vector<std::optional<std::int64_t>> begins_ns;
+  std::int64_t earliest_ns = std::numeric_limits<std::int64_t>::max();
+  for (const std::size_t position : run.positions) {
+    begins_ns.emplace_back();
+    const std::vector<DeviceEvent>& events = run.recording.ranks[position].timeline.events;
+    const auto first = std::ranges::find_if(events, [&](const DeviceEvent& event) {
+      return contains(run.spans[position], event.time.start_ns);
+    });
+    if (first == events.end()) continue;
+    begins_ns.back() =
+        first->time.start_ns + (run.across ? run.across->clocks.offset_ns[position] : 0);
+    earliest_ns = std::min(earliest_ns, *begins_ns.back());
+  }
+  std::vector<std::int64_t> after_ns;
+  for (const std::optional<std::int64_t>& begin_ns : begins_ns)
+    after_ns.push_back(begin_ns ? *begin_ns - earliest_ns : 0);
+  return after_ns;
 }
 
 /// Numbers of the ranks that both runs have; fills in where they are and what they did.
@@ -48,9 +71,12 @@ std::vector<int> find_common(ComparedRun& a, ComparedRun& b, std::vector<std::st
   }
   for (const auto& [rank, position] : in_b) note(rank, "B");
   if (!alone.empty()) warnings.push_back(alone + ": left out");
-  for (ComparedRun* run : {&a, &b})
+  if (common.empty()) return common;
+  for (ComparedRun* run : {&a, &b}) {
     for (const std::size_t position : run->positions)
       run->accounts.push_back(account_in(run->recording.ranks[position], run->spans[position]));
+    run->begins_ns = begins_of(*run);
+  }
   return common;
 }
 

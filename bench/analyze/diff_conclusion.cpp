@@ -38,14 +38,21 @@ std::string describe(const CollectiveKey& key) {
                  bytes < 0 ? std::string{} : message(" with ", bytes, " bytes"));
 }
 
-/// Why the rank is late, or early: its own compute, or that its device had nothing to do.
-std::string cause_of(const Account& a, const Account& b, std::int64_t sign) {
-  const std::int64_t compute = sign * (b.compute_ns - a.compute_ns);
-  const std::int64_t idle = sign * (b.idle_ns - a.idle_ns);
-  if (compute <= 0 && idle <= 0) return {};
-  if (compute >= idle) return message("; its compute takes ", longer(sign * compute));
-  return message("; its device idles ", longer(sign * idle),
-                 ", so look at launches, input and what else runs there");
+/// Why the rank is late, or early: what of its own changed most that way.
+std::string cause_of(const ComparedRun& a, const ComparedRun& b, std::size_t common_rank,
+                     std::int64_t sign) {
+  const Account &before = a.accounts[common_rank], &after = b.accounts[common_rank];
+  const std::int64_t compute = sign * (after.compute_ns - before.compute_ns);
+  const std::int64_t idle = sign * (after.idle_ns - before.idle_ns);
+  const std::int64_t begin = sign * (b.begins_ns[common_rank] - a.begins_ns[common_rank]);
+  const std::int64_t most = std::max({compute, idle, begin});
+  if (most <= 0) return {};
+  if (most == compute) return message("; its compute takes ", longer(sign * compute));
+  if (most == idle)
+    return message("; its device idles ", longer(sign * idle),
+                   ": look at launches, input and what else runs there");
+  return message("; its device begins ", milliseconds(begin), sign > 0 ? " later" : " earlier",
+                 " than the first one does: look at the host and what else runs there");
 }
 
 /// The rank for which the others wait longer in B, or less; empty if none stands out.
@@ -72,8 +79,7 @@ std::string conclude_from_waits(const ComparedRun& a, const ComparedRun& b,
   return message("rank ", common[most], " is ", sign > 0 ? "slower" : "faster",
                  " in B: the other ranks wait ", longer(delta), " for it (A ", milliseconds(a_ns),
                  ", B ", milliseconds(a_ns + delta), "), most of it in ", describe(largest->first),
-                 " (", longer(largest->second.delta_ns()), ')',
-                 cause_of(a.accounts[most], b.accounts[most], sign));
+                 " (", longer(largest->second.delta_ns()), ')', cause_of(a, b, most, sign));
 }
 
 /// Where nothing could be matched: the rank whose compute grew most beyond the others'.

@@ -33,8 +33,9 @@ struct ComparedRun {
   const Recording& recording;
   const RankSpans& spans;
   std::optional<AcrossRanks> across{};
-  std::vector<std::size_t> positions{};  ///< of the common ranks
-  std::vector<Account> accounts{};       ///< of the common ranks
+  std::vector<std::size_t> positions{};   ///< of the common ranks
+  std::vector<Account> accounts{};        ///< of the common ranks
+  std::vector<std::int64_t> begins_ns{};  ///< of their work, after the first of them to begin
 };
 
 /// RunDiff::conclusion. `common`: numbers of the common ranks, at least one.

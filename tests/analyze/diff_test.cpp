@@ -7,6 +7,7 @@
 namespace shardmark::bench {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -51,6 +52,22 @@ TEST(Diff, NamesARankThatIsLateWithoutComputing) {
   const RunDiff result = diff(program(0), program(0, 50'000));
   EXPECT_THAT(result.conclusion, HasSubstr("rank 1 is slower in B: the other ranks wait 0.100 ms"));
   EXPECT_THAT(result.conclusion, HasSubstr("its device idles 0.050 ms longer"));
+}
+
+TEST(Diff, NamesARankThatBeginsLate) {
+  const auto begins = [](std::int64_t late_ns) {
+    std::vector<RankBuilder> ranks;
+    for (int rank = 0; rank < 3; ++rank) {
+      const std::int64_t begin_ns = rank == 2 ? late_ns : 0;
+      ranks.emplace_back(rank, "one").group("tp", {0, 1, 2});
+      ranks.back().compute(begin_ns, begin_ns + 100'000);
+      ranks.back().all_reduce(begin_ns + 100'000, late_ns + 150'000);
+    }
+    return recording_of(ranks);
+  };
+  EXPECT_THAT(diff(begins(0), begins(80'000)).conclusion,
+              AllOf(HasSubstr("rank 2 is slower in B: the other ranks wait 0.160 ms longer"),
+                    HasSubstr("its device begins 0.080 ms later than the first one does")));
 }
 
 TEST(Diff, NamesTheRankThatCaughtUp) {
