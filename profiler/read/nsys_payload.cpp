@@ -51,7 +51,7 @@ PayloadSchemas::PayloadSchemas(Database& database) {
         Schema& schema = schemas_[{row.integer(0).value_or(0), row.integer(1).value_or(0)}];
         std::optional<Entry>& entry = schema[static_cast<std::size_t>(field - field_names.begin())];
         // The first entry has no offset.
-        if (!entry) entry = {row.integer(4).value_or(0), width};
+        if (!entry) entry = Entry{row.integer(4).value_or(0), width};
       });
 }
 

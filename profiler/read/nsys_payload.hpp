@@ -32,8 +32,8 @@ class PayloadSchemas {
  private:
   enum class Field { communicator, bytes, num_ranks, peer };
   struct Entry {
-    std::int64_t offset{0};
-    std::size_t width{0};
+    std::int64_t offset;
+    std::size_t width;
   };
   using Schema = std::array<std::optional<Entry>, 4>;  ///< by field
   static void set(NcclPayload& payload, Field field, std::uint64_t value);
