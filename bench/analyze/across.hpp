@@ -11,8 +11,9 @@ namespace shardmark::bench {
 
 /// Clocks of the ranks against the first one's. A collective that all members must join cannot end
 /// on one of them before it has begun on all others; each gives an interval for the offset. Within
-/// what all of them leave, the offset is where ends agree best (their median difference), or 0 for
-/// ranks whose recordings come from one file and so from one clock.
+/// what all of them leave, the offset is where ends agree best (their median difference). Devices
+/// of one file share its clock: offset and bound are 0. So is the offset, but not the bound, of
+/// ranks in a trace of ours, whose rows begin at a barrier.
 struct ClockAlignment {
   std::vector<std::int64_t> offset_ns;  ///< per rank, to be added
   /// Per rank: the offset is right to within this, whoever was late; -1 if no collective connects

@@ -180,21 +180,28 @@ ClockAlignment align_clocks(const Recording& recording, const std::vector<Match>
   const std::optional<Limits> limits = find_limits(matches, num_ranks, 0);
   if (!limits)
     warnings.emplace_back(
-        "collectives of different groups contradict each other about the offsets of clocks, which "
-        "drift or jump; offsets are where most of their ends agree, without a bound");
+        "collectives contradict each other about the offsets of clocks, which drift or jump (those "
+        "in a trace of ours may from row to row); offsets are where most ends agree, without a "
+        "bound");
   const std::map<std::size_t, Estimate> estimates = estimate_all(matches);
   std::string unconnected;
   for (std::size_t rank = 1; rank < num_ranks; ++rank) {
     const Timeline& timeline = recording.ranks[rank].timeline;
-    const bool has_same_clock = timeline.file == recording.ranks[0].timeline.file;
+    const bool is_of_one_file = timeline.file == recording.ranks[0].timeline.file;
     const auto estimate = estimates.find(rank);
+    // Ranks of a trace of ours begin each row at a barrier, which they leave at about one time.
+    if (is_of_one_file && timeline.format != "shardmark") {
+      clocks.bound_ns[rank] = 0;
+      if (estimate != estimates.end()) clocks.spread_ns[rank] = estimate->second.spread_ns;
+      continue;
+    }
     if (estimate == estimates.end()) {
-      if (!has_same_clock) unconnected += message(unconnected.empty() ? "" : ", ", timeline.rank);
+      if (!is_of_one_file) unconnected += message(unconnected.empty() ? "" : ", ", timeline.rank);
       continue;
     }
     clocks.spread_ns[rank] = estimate->second.spread_ns;
     std::int64_t& offset = clocks.offset_ns[rank];
-    offset = has_same_clock ? 0 : estimate->second.offset_ns;
+    offset = is_of_one_file ? 0 : estimate->second.offset_ns;
     if (!limits) continue;
     const std::int64_t lowest = limits->lowest[rank], highest = limits->highest[rank];
     offset = std::clamp(offset, lowest, highest);

@@ -71,11 +71,16 @@ class Kinds {
 
 int bytes_of_dtype(std::string_view dtype) {
   static const std::map<std::string, int, std::less<>> sizes{
-      {"byte", 1},   {"char", 1},   {"bool", 1},         {"qint8", 1},         {"quint8", 1},
-      {"short", 2},  {"uint16", 2}, {"half", 2},         {"bfloat16", 2},      {"int", 4},
-      {"uint32", 4}, {"qint32", 4}, {"float", 4},        {"complexhalf", 4},   {"long", 8},
-      {"uint64", 8}, {"double", 8}, {"complexfloat", 8}, {"complexdouble", 16}};
-  const std::string word = lower(dtype);
+      {"byte", 1},          {"char", 1},         {"unsigned char", 1},  {"signed char", 1},
+      {"bool", 1},          {"qint8", 1},        {"quint8", 1},         {"short", 2},
+      {"short int", 2},     {"uint16", 2},       {"half", 2},           {"bfloat16", 2},
+      {"int", 4},           {"uint32", 4},       {"qint32", 4},         {"float", 4},
+      {"complexhalf", 4},   {"long", 8},         {"long int", 8},       {"uint64", 8},
+      {"double", 8},        {"complexfloat", 8}, {"complex<float>", 8}, {"complex<double>", 16},
+      {"complexdouble", 16}};
+  const std::string lowered = lower(dtype);
+  std::string_view word = lowered;
+  if (word.starts_with("c10::")) word.remove_prefix(5);
   if (word.starts_with("float8_")) return 1;
   const auto found = sizes.find(word);
   return found == sizes.end() ? 0 : found->second;

@@ -33,7 +33,8 @@ namespace shardmark::bench {
 /// No member can leave before the last has come: reductions and exchanges, not broadcasts.
 [[nodiscard]] bool joins_all(std::string_view kind);
 
-/// Bytes of one element of Kineto's type ("BFloat16", "Float8_e4m3fn", ...); 0 if not known.
+/// Bytes of one element of PyTorch's type, in its own words ("BFloat16", "Float8_e4m3fn") or C++'s
+/// ("c10::BFloat16", "unsigned char"); 0 if not known.
 [[nodiscard]] int bytes_of_dtype(std::string_view dtype);
 /// S of the bus bandwidth: the larger of the two buffers, as nccl-tests has it, so the total for
 /// all_gather, reduce_scatter, all_to_all, gather and scatter. `kind` of the call, as in

@@ -82,19 +82,27 @@ TEST(Clocks, AreCarriedOverFromGroupToGroup) {
 }
 
 TEST(Clocks, OfOneFileAreOne) {
-  RankBuilder first{0, "one"}, second{1, "one"};
+  RankBuilder first{0, "one"}, second{1, "one"}, apart{2, "one"};
   first.group("a", {0, 1}).all_reduce(100, 200).all_reduce(1000, 1100);
   second.group("a", {0, 1}).all_reduce(100, 230).all_reduce(1000, 1130);
-  const AcrossRanks result = across(recording_of({first, second}));
-  EXPECT_THAT(result.clocks.offset_ns, ElementsAre(0, 0));
-  EXPECT_THAT(result.clocks.bound_ns, ElementsAre(0, 130));
+  Recording recording = recording_of({first, second, apart});
+  const AcrossRanks result = across(recording);
+  EXPECT_THAT(result.clocks.offset_ns, ElementsAre(0, 0, 0));
+  EXPECT_THAT(result.clocks.bound_ns, ElementsAre(0, 0, 0));
+  EXPECT_THAT(result.warnings, IsEmpty());
+  for (RankRecording& rank : recording.ranks) rank.timeline.format = "shardmark";
+  const AcrossRanks ours = across(recording);
+  EXPECT_THAT(ours.clocks.offset_ns, ElementsAre(0, 0, 0));
+  EXPECT_THAT(ours.clocks.bound_ns, ElementsAre(0, 130, -1));
 }
 
 TEST(Clocks, ThatContradictEachOtherHaveNoBound) {
   RankBuilder first{0, "one"}, second{1, "one"};
   first.group("a", {0, 1}).all_reduce(100, 200).all_reduce(5000, 5100);
   second.group("a", {0, 1}).all_reduce(301, 400).all_reduce(5000, 5100);
-  const AcrossRanks result = across(recording_of({first, second}));
+  Recording recording = recording_of({first, second});
+  for (RankRecording& rank : recording.ranks) rank.timeline.format = "shardmark";
+  const AcrossRanks result = across(recording);
   EXPECT_THAT(result.clocks.bound_ns, ElementsAre(0, -1));
   EXPECT_THAT(result.warnings, ElementsAre(HasSubstr("drift or jump")));
   EXPECT_EQ(result.collectives.size(), 2U) << "one recorder begins with the same everywhere";

@@ -98,6 +98,8 @@ TEST(Bytes, OfEachTypeOfPyTorch) {
   EXPECT_EQ(bytes_of_dtype("Long"), 8);
   EXPECT_EQ(bytes_of_dtype("ComplexDouble"), 16);
   EXPECT_EQ(bytes_of_dtype("float"), 4);
+  EXPECT_EQ(bytes_of_dtype("c10::BFloat16"), 2);
+  EXPECT_EQ(bytes_of_dtype("unsigned char"), 1);
   EXPECT_EQ(bytes_of_dtype(""), 0);
 }
 
