@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -24,12 +25,36 @@ std::string list_of(const std::vector<int>& numbers) {
   return numbers.size() > most ? text + ", ..." : text;
 }
 
+/// Exports of several devices, one file per node: each starts again from device 0.
+void number_nodes(std::vector<Recorded>& timelines, Recording& recording) {
+  std::map<std::string, int> num_devices;  // of each file with several
+  for (const Recorded& timeline : timelines)
+    if (timeline.format.starts_with("Nsight")) {
+      int& num = num_devices[timeline.file];
+      num = std::max(num, timeline.rank + 1);
+    }
+  std::erase_if(num_devices, [&](const auto& file) {
+    return std::ranges::count(timelines, file.first, &Recorded::file) < 2;
+  });
+  if (num_devices.size() < 2) return;
+  std::string file;
+  int first = 0, next = 0;
+  for (Recorded& timeline : timelines) {
+    const auto devices = num_devices.find(timeline.file);
+    if (devices == num_devices.end()) continue;
+    if (std::exchange(file, timeline.file) != timeline.file)
+      first = std::exchange(next, next + devices->second);
+    timeline.rank += first;
+  }
+  recording.warnings.push_back(
+      message(num_devices.size(),
+              " exports have several devices each; they are taken for nodes in "
+              "the order of the files, with ranks that count through"));
+}
+
 void number_ranks(std::vector<Recorded>& timelines, Recording& recording) {
   std::set<int> taken;
-  for (Recorded& timeline : timelines) {
-    if (timeline.rank >= max_world_size) timeline.rank = -1;
-    taken.insert(timeline.rank);
-  }
+  for (const Recorded& timeline : timelines) taken.insert(timeline.rank);
   std::vector<int> given;
   for (Recorded& timeline : timelines) {
     if (timeline.rank >= 0) continue;
@@ -87,9 +112,10 @@ std::vector<int> missing_of(const Recording& recording) {
 }
 
 void report(Recording& recording) {
+  std::set<std::string> cut_files;  // of several ranks each is reported once
   for (const RankRecording& rank : recording.ranks) {
     const Recorded& timeline = rank.timeline;
-    if (!timeline.cut.empty())
+    if (!timeline.cut.empty() && cut_files.insert(timeline.file).second)
       recording.errors.push_back(message(timeline.file, " breaks off: ", timeline.cut,
                                          "; what is before that is analysed"));
     if (timeline.events.empty())
@@ -111,13 +137,15 @@ Recording make_recording(std::vector<Recorded> timelines, CommRule rule,
                          std::vector<std::string> errors) {
   Recording recording;
   recording.errors = std::move(errors);
+  for (Recorded& timeline : timelines)
+    if (timeline.rank >= max_world_size) timeline.rank = -1;
   join_resumed(timelines);
+  number_nodes(timelines, recording);
   number_ranks(timelines, recording);
   leave_out_duplicates(timelines, recording);
   std::ranges::sort(timelines, {}, &Recorded::rank);
   for (Recorded& timeline : timelines) {
-    if (rule == CommRule::automatic && timeline.format != own_format)
-      correct_impossible_times(timeline);
+    if (rule == CommRule::automatic) correct_impossible_times(timeline);
     std::vector<WorkClass> classes = classify(timeline, rule, patterns);
     recording.ranks.push_back({std::move(timeline), std::move(classes)});
   }

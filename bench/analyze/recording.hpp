@@ -26,9 +26,10 @@ struct Recording {
 /// Puts timelines in order of their ranks; gives those without one the lowest free numbers (and
 /// says so if there are several), leaves out all but the first of a rank, and reports ranks of
 /// different jobs, ranks whose times are in another unit, and ranks without GPU work. Traces of a
-/// run of ours that was resumed follow each other. `errors`: of the files that could not be read.
-/// Under CommRule::automatic times that cannot have been are corrected first
-/// (correct_impossible_times). Throws InputError for a pattern that is no regular expression.
+/// run of ours that was resumed follow each other; exports of several devices are nodes, whose
+/// ranks count through. `errors`: of the files that could not be read. Under CommRule::automatic
+/// times that cannot have been are corrected first (correct_impossible_times). Throws InputError
+/// for a pattern that is no regular expression.
 [[nodiscard]] Recording make_recording(std::vector<shardmark::Timeline> timelines, CommRule rule,
                                        const std::vector<std::string>& patterns,
                                        std::vector<std::string> errors);

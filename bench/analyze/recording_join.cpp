@@ -15,7 +15,7 @@ using Recorded = shardmark::Timeline;
 
 bool is_trace_of_run(const Recorded& timeline) {
   static const std::regex name{R"(trace(-\d+)?\.json(\.gz)?)"};
-  return timeline.format == own_format &&
+  return timeline.format == "shardmark" &&
          std::regex_match(std::filesystem::path{timeline.file}.filename().string(), name);
 }
 

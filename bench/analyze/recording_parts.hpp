@@ -7,9 +7,6 @@
 
 namespace shardmark::bench {
 
-/// The format of our own traces, as the reader calls it.
-constexpr const char* own_format = "shardmark";
-
 /// A resumed run has a trace per launch (trace.json.gz, trace-2.json.gz, ...), each from time 0.
 /// Puts those of a rank behind each other, by the same distance on all ranks.
 void join_resumed(std::vector<shardmark::Timeline>& timelines);
