@@ -85,11 +85,21 @@ std::vector<Span> shifted(std::vector<Span> spans, std::int64_t by_ns) {
   return spans;
 }
 
-/// When a rank was looked at: its spans, or from the first start to the last end of its work.
+/// In a trace of ours each step is a row of a sweep, and between them nothing was recorded.
+bool has_rows(const Timeline& timeline) {
+  return timeline.format == "shardmark" && !timeline.steps.empty();
+}
+
+/// When a rank was looked at: its spans, or its rows, or from the first start to the last end of
+/// its work.
 std::vector<Span> own_window(const RankRecording& rank,
                              const std::optional<std::vector<Span>>& spans) {
   if (spans) return *spans;
   std::vector<Span> window;
+  if (has_rows(rank.timeline)) {
+    for (const HostRange& row : rank.timeline.steps) window.push_back(row.time);
+    return united(std::move(window));
+  }
   for (const DeviceEvent& event : rank.timeline.events)
     if (window.empty())
       window.push_back(event.time);
@@ -155,36 +165,62 @@ struct Input {
   }
 };
 
-void add_pipeline(const Input& input, const std::vector<int>& chain, int pipeline, Stages& stages) {
+/// A rank of a pipeline that has a file.
+struct Member {
+  std::size_t position;
+  int stage;
+  std::vector<Span> own;  ///< own_window on the first rank's clock
+};
+
+/// The windows of the members together; of rows those that any of them sends or receives in.
+std::vector<Span> common_windows(const Input& input, const std::vector<Member>& members) {
   std::vector<Span> common;
-  std::string missing, unaligned;
-  const std::string* file = nullptr;
-  for (const int rank : chain) {
-    const std::optional<std::size_t> at = input.position_of(rank);
-    if (!at) {
-      missing += message(missing.empty() ? "" : ", ", rank);
-      continue;
-    }
-    const RankRecording& recorded = input.recording.ranks[*at];
-    if (file == nullptr) file = &recorded.timeline.file;
-    if (*file != recorded.timeline.file && !input.clocks.knows(*at))
-      unaligned += message(unaligned.empty() ? "" : ", ", rank);
-    const std::vector<Span> own =
-        shifted(own_window(recorded, input.spans[*at]), input.clocks.offset_ns[*at]);
-    common.insert(common.end(), own.begin(), own.end());
-  }
+  for (const Member& member : members)
+    common.insert(common.end(), member.own.begin(), member.own.end());
   common = united(std::move(common));
-  // Without spans it is one window, though nobody may work in the middle of it.
-  if (!input.spans.front() && !common.empty())
-    common = {{common.front().start_ns, common.back().end_ns}};
+  if (input.spans.front() || common.empty()) return common;
+  if (!has_rows(input.recording.ranks[members.front().position].timeline))
+    return {{common.front().start_ns, common.back().end_ns}};
+  std::vector<Span> starts;
+  for (const Member& member : members)
+    for (const Communication& call : input.messages[member.position].calls) {
+      const std::int64_t start = call.time.start_ns + input.clocks.offset_ns[member.position];
+      starts.push_back({start, start + 1});
+    }
+  starts = united(std::move(starts));
+  std::erase_if(
+      common, [&](const Span& row) { return intersected(std::vector<Span>{row}, starts).empty(); });
+  return common;
+}
+
+void add_pipeline(const Input& input, const std::vector<int>& chain, int pipeline, Stages& stages) {
+  std::vector<Member> members;
+  std::string missing, unaligned;
   for (std::size_t stage = 0; stage < chain.size(); ++stage) {
     const std::optional<std::size_t> at = input.position_of(chain[stage]);
-    if (!at) continue;
-    StageRow row = make_row(input.recording.ranks[*at], input.messages[*at],
-                            shifted(common, -input.clocks.offset_ns[*at]));
-    row.rank = static_cast<int>(*at);
+    if (!at) {
+      missing += message(missing.empty() ? "" : ", ", chain[stage]);
+      continue;
+    }
+    const RankRecording& rank = input.recording.ranks[*at];
+    members.push_back({*at, static_cast<int>(stage),
+                       shifted(own_window(rank, input.spans[*at]), input.clocks.offset_ns[*at])});
+    const RankRecording& first = input.recording.ranks[members.front().position];
+    if (first.timeline.file != rank.timeline.file && !input.clocks.knows(*at))
+      unaligned += message(unaligned.empty() ? "" : ", ", chain[stage]);
+  }
+  const std::vector<Span> common = common_windows(input, members);
+  for (const Member& member : members) {
+    std::vector<Span> windows = common;
+    // A rank that a row leaves idle has no part in it.
+    std::erase_if(windows, [&](const Span& window) {
+      return intersected(std::vector<Span>{window}, member.own).empty();
+    });
+    StageRow row = make_row(input.recording.ranks[member.position], input.messages[member.position],
+                            shifted(std::move(windows), -input.clocks.offset_ns[member.position]));
+    row.rank = static_cast<int>(member.position);
     row.pipeline = pipeline;
-    row.stage = static_cast<int>(stage);
+    row.stage = member.stage;
     stages.rows.push_back(row);
   }
   if (!missing.empty())

@@ -12,6 +12,7 @@ namespace shardmark::bench {
 /// One rank of a pipeline in the window that all of its ranks share, first start to last end of
 /// work on any of them (METRICS.md 1.4; a stage's own first to last operation hides its bubble):
 ///   window = compute + collective + copy + bubble,  bubble = wait + idle.
+/// Of a trace of ours it is the sum over the rows (steps) with messages that the rank took part in.
 /// A recording cannot tell a message's transfer from its wait, nor why a device is idle, so both
 /// are in the bubble: what a schedule's formula explains is at most this.
 struct StageRow {

@@ -73,6 +73,29 @@ TEST(Stages, KeepToTheWindow) {
   EXPECT_THAT(of_rows(result, &StageRow::compute_ns), ElementsAre(0, 100, 90));
 }
 
+TEST(Stages, OfATraceOfOursAreSummedOverItsRowsWithMessages) {
+  RankBuilder first{0, "one"}, middle{1, "one"}, last{2, "one"};
+  for (RankBuilder* rank : {&first, &middle, &last}) rank->group("pp", {0, 1, 2});
+  // Row 0: ranks 0 and 1; row 1: all; row 2: none sends.
+  for (RankBuilder* rank : {&first, &middle}) rank->step("ProfilerStep#0", 0, 100);
+  for (RankBuilder* rank : {&first, &middle, &last}) rank->step("ProfilerStep#1", 1000, 1200);
+  first.step("ProfilerStep#2", 5000, 6000).compute(5000, 5500);
+  first.compute(0, 40)
+      .message("send", 1, 40, 45)
+      .compute(1000, 1080)
+      .message("send", 1, 1080, 1090);
+  middle.message("recv", 0, 5, 45).compute(45, 100).message("recv", 0, 1010, 1090);
+  middle.compute(1090, 1130).message("send", 2, 1130, 1140);
+  last.message("recv", 1, 1000, 1140).compute(1140, 1190);
+  Recording recording = recording_of({first, middle, last});
+  for (RankRecording& rank : recording.ranks) rank.timeline.format = "shardmark";
+  const Stages result = stages(recording);
+  EXPECT_THAT(of_rows(result, &StageRow::window_ns), ElementsAre(300, 300, 200));
+  EXPECT_THAT(of_rows(result, &StageRow::compute_ns), ElementsAre(120, 95, 50));
+  EXPECT_THAT(of_rows(result, &StageRow::wait_ns), ElementsAre(15, 130, 140));
+  EXPECT_THAT(of_rows(result, &StageRow::idle_ns), ElementsAre(165, 75, 10));
+}
+
 TEST(Stages, AreInTheOrderOfPeersWhereTheGroupSaysNothing) {
   std::vector<RankBuilder> ranks;
   for (int rank = 0; rank < 6; ++rank)
