@@ -5,18 +5,21 @@
 #include "profiler/read/kineto_builder.hpp"
 #include "profiler/read/read.hpp"
 
-#include <algorithm>
-#include <regex>
 #include <string>
+#include <string_view>
 
 namespace shardmark {
 namespace {
 
-/// Rank of a file of an older launcher, "trace_3.json.gz"; -1 if the name says nothing.
-int last_number_in(const std::string& name) {
-  static const std::regex pattern{R"(_(\d{1,4})(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$)"};
-  std::smatch match;
-  return std::regex_search(name, match, pattern) ? std::stoi(match[1]) : -1;
+/// "trace_3.json.gz": the number; -1 for other names, and for numbers too long for a rank.
+int last_number_in(std::string_view name) {
+  for (const std::string_view ending : {".gz", ".json", ".trace", ".pt"})
+    if (name.ends_with(ending)) name.remove_suffix(ending.size());
+  constexpr std::size_t most_digits = 4;
+  const std::size_t before = name.find_last_not_of("0123456789");
+  if (before == std::string_view::npos || name[before] != '_') return -1;
+  const std::string_view digits = name.substr(before + 1);
+  return digits.empty() || digits.size() > most_digits ? -1 : std::stoi(std::string{digits});
 }
 
 /// What the splitter and the source have to say, after the end.
