@@ -117,6 +117,8 @@ def plot_steps(run, out):
         return
     order = list(dict.fromkeys(steps["window"]))
     ranks = sorted(steps["rank"].unique())[:len(RANK_COLOURS)]
+    every = -(-len(order) // 12)
+    ticks = range(0, len(order), every)
     figure, grid = plt.subplots(1, 2, figsize=(10, 4.6), sharey=True)
     for axes, column, title in zip(grid, ("exposed_comm_pct", "idle_pct"),
                                    ("exposed communication", "idle")):
@@ -125,7 +127,8 @@ def plot_steps(run, out):
             axes.plot([order.index(window) for window in mine["window"]], mine[column],
                       color=colour, marker="o", markersize=3, linewidth=1.2, label=f"rank {rank}")
         axes.set_title(title, fontsize=9, loc="left")
-        axes.set_xlabel("step, in the order of the trace")
+        axes.set_xticks(ticks, [order[tick].rsplit("#", 1)[-1] for tick in ticks])
+        axes.set_xlabel("step")
         plot.tidy(axes)
     grid[0].set_ylabel("% of the step")
     grid[0].set_ylim(0, None)
@@ -154,7 +157,8 @@ def plot_collectives(run, out):
         parts = [row["kind"], row["purpose"] if row["purpose"] != "?" else "",
                  f"group {row['group']}" if row["group"] else "", row["dtype"],
                  f"{float(row['bytes']) / 1e6:.3g} MB" if row["bytes"] else ""]
-        return shortened(" ".join(part for part in parts if part) + f", {row['count']} calls")
+        calls = "1 call" if row["count"] == 1 else f"{row['count']} calls"
+        return shortened(f"{' '.join(part for part in parts if part)}, {calls}")
 
     figure, axes = plt.subplots(figsize=(10, 1.9 + 0.3 * len(rows)))
     draw_bars(axes, [label(row) for _, row in rows.iterrows()],

@@ -24,7 +24,7 @@ using R = const ResultRow&;
 
 Cell of_whole(R row, Cell cell) { return row.is_whole ? std::move(cell) : none(); }
 Cell across_ns(R row, std::int64_t RankAcross::*member) {
-  if (!row.is_whole || !row.report.across) return none();
+  if (!row.is_whole || !row.report.has_complete_collectives()) return none();
   return us(row.report.across->ranks[row.place].*member);
 }
 Cell mfu_value(R row, double Mfu::*member) {

@@ -48,8 +48,7 @@ RankReport report_of(const RankRecording& rank, const RankWindow& window,
   report.format = timeline.format;
   report.device_name = timeline.device_name;
   report.num_events_read = timeline.num_events_read;
-  if (timeline.events.empty()) return report;
-  report.total = account_in(rank, window);
+  if (!timeline.events.empty()) report.total = account_in(rank, window);
   for (const RankWindow& step : steps)
     if (auto figures = account_in(rank, step)) report.steps.push_back(std::move(*figures));
   if (!report.total) return report;
@@ -93,6 +92,10 @@ std::optional<std::size_t> Report::most_exposed() const {
   for (std::size_t i = 0; i < ranks.size(); ++i)
     if (ranks[i].total && (!most || share(i) > share(*most))) most = i;
   return most;
+}
+
+bool Report::has_complete_collectives() const {
+  return across && std::ranges::any_of(across->collectives, &MatchedCollective::complete);
 }
 
 double percent_of(std::int64_t part_ns, std::int64_t whole_ns) {

@@ -47,6 +47,8 @@ struct Report {
 
   /// Place in `ranks` with the largest share of exposed communication; nothing without device work.
   [[nodiscard]] std::optional<std::size_t> most_exposed() const;
+  /// A collective was matched on all of its members: waits are known.
+  [[nodiscard]] bool has_complete_collectives() const;
 };
 
 /// Analyses what the options choose. Throws InputError where they choose nothing.

@@ -42,6 +42,10 @@ std::string distinct(const Report& report, std::string RankReport::*member) {
   return fmt::format("{}", fmt::join(values, ", "));
 }
 
+std::string words_for(const std::string& window) {
+  return window == "trace" ? "whole trace" : window;
+}
+
 void print_head(std::ostream& out, const Report& report) {
   std::vector<int> numbers;
   std::set<std::string> files;
@@ -61,7 +65,7 @@ void print_head(std::ostream& out, const Report& report) {
                        ranges_of(report.missing_ranks));
   const std::string devices = distinct(report, &RankReport::device_name);
   if (!devices.empty()) out << "# device: " << devices << '\n';
-  out << fmt::format("# window: {}; communication by rule {}{}\n", report.window,
+  out << fmt::format("# window: {}; communication by rule {}{}\n", words_for(report.window),
                      name_of(report.options.rule),
                      report.options.comm_patterns.empty()
                          ? ""
@@ -96,7 +100,7 @@ void print_split(std::ostream& out, const std::string& first, const Account& acc
 }
 
 void print_ranks(std::ostream& out, const Report& report) {
-  out << fmt::format("\nWhere the time goes ({})\n", report.window);
+  out << fmt::format("\nWhere the time goes ({})\n", words_for(report.window));
   print_split_header(out, "rank");
   for (const RankReport& rank : report.ranks) {
     if (!rank.total) {
@@ -119,12 +123,14 @@ void print_steps(std::ostream& out, const Report& report) {
   };
   std::map<std::string, Slowest> slowest;
   std::vector<std::string> order;
-  for (const RankReport& rank : report.ranks)
+  for (const RankReport& rank : report.ranks) {
+    if (!rank.total) continue;
     for (const Account& step : rank.steps) {
       const auto [place, is_new] = slowest.try_emplace(step.window.name, Slowest{rank.rank, &step});
       if (is_new) order.push_back(step.window.name);
       if (step.span_ns > place->second.account->span_ns) place->second = {rank.rank, &step};
     }
+  }
   if (order.empty()) return;
   out << (report.ranks.size() > 1 ? "\nSteps, of each its slowest rank\n" : "\nSteps\n");
   print_split_header(out, report.ranks.size() > 1 ? "step (rank)" : "step");
@@ -141,16 +147,10 @@ void print_steps(std::ostream& out, const Report& report) {
                        order.size() - num_shown);
 }
 
-void print_across(std::ostream& out, const Report& report) {
-  if (!report.across) return;
+void print_matched(std::ostream& out, const Report& report) {
   const AcrossRanks& across = *report.across;
-  const auto num_complete = std::ranges::count_if(across.collectives, &MatchedCollective::complete);
-  out << fmt::format(
-      "\nRanks against each other: {} collective{} matched, {} of them on all members\n"
-      "# wait: duration of those beyond the shortest of their members, who came last; transfer: "
-      "the "
-      "shortest.\n",
-      across.collectives.size(), across.collectives.size() == 1 ? "" : "s", num_complete);
+  out << "# wait: duration of those on all members beyond the shortest of them, whose rank came "
+         "last; transfer: the shortest.\n";
   constexpr const char* format = "{:<22} {:>12} {:>12} {:>10} {:>20} {:>12} {:>18}\n";
   out << fmt::format(format, "rank", "wait(ms)", "transfer(ms)", "last", "others waited(ms)",
                      "compute(ms)", "clock within(us)");
@@ -163,6 +163,16 @@ void print_across(std::ostream& out, const Report& report) {
             ? fmt::format("{:.3f}", static_cast<double>(across.clocks.bound_ns[i]) / 1e3)
             : "unknown");
   }
+}
+
+void print_across(std::ostream& out, const Report& report) {
+  if (!report.across) return;
+  const AcrossRanks& across = *report.across;
+  out << fmt::format(
+      "\nRanks against each other: {} collective{} matched, {} of them on all members\n",
+      across.collectives.size(), across.collectives.size() == 1 ? "" : "s",
+      std::ranges::count_if(across.collectives, &MatchedCollective::complete));
+  if (report.has_complete_collectives()) print_matched(out, report);
   if (across.imbalance > 0)
     out << fmt::format("imbalance: the slowest rank computes {:.3f}x as long as the fastest\n",
                        across.imbalance);
@@ -170,8 +180,10 @@ void print_across(std::ostream& out, const Report& report) {
   for (const int place : across.critical_rank)
     if (place >= 0) ++critical[report.ranks[static_cast<std::size_t>(place)].rank];
   for (const auto& [rank, count] : critical)
-    out << fmt::format("critical: rank {} in {} of {} step{}\n", rank, count,
-                       across.critical_rank.size(), across.critical_rank.size() == 1 ? "" : "s");
+    out << fmt::format("critical: rank {} in {} of {} {}{}\n", rank, count,
+                       across.critical_rank.size(),
+                       report.ranks.front().steps.empty() ? "window" : "step",
+                       across.critical_rank.size() == 1 ? "" : "s");
 }
 
 void print_stages(std::ostream& out, const Report& report) {

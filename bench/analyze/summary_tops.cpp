@@ -48,7 +48,7 @@ void print_collectives(std::ostream& out, const Report& report) {
           ? fmt::format(" of rank {}, which has the largest share exposed", rank)
           : "");
   constexpr const char* format =
-      "{:<15} {:<12} {:<4} {:>4} {:<9} {:>10} {:>6} {:>10} {:>10} {:>10} {:>11} {:>8} {:>8}\n";
+      "{:<15} {:<12} {:<4} {:>4} {:<13} {:>10} {:>6} {:>10} {:>10} {:>10} {:>11} {:>8} {:>8}\n";
   out << fmt::format(format, "kind", "group", "axis", "size", "dtype", "bytes", "calls", "p50(us)",
                      "p95(us)", "total(ms)", "exposed(ms)", "algbw", "busbw");
   const auto num_shown = std::min(rows.size(), static_cast<std::size_t>(report.options.top));
@@ -58,7 +58,7 @@ void print_collectives(std::ostream& out, const Report& report) {
     out << fmt::format(
         format, shortened(row.kind, 15), shortened(text_or_dash(row.group), 12),
         text_or_dash(row.purpose), row.group_size > 0 ? fmt::format("{}", row.group_size) : "?",
-        shortened(text_or_dash(row.dtype), 9),
+        shortened(text_or_dash(row.dtype), 13),
         row.bytes >= 0 ? format_bytes(static_cast<double>(row.bytes)) : "?", row.count,
         fmt::format("{:.1f}", row.p50_us), fmt::format("{:.1f}", row.p95_us),
         fmt::format("{:.3f}", row.total_us / 1e3), fmt::format("{:.3f}", row.exposed_us / 1e3),
@@ -117,7 +117,7 @@ void print_gaps(std::ostream& out, const Report& report) {
   const auto num_shown = std::min(rows.size(), static_cast<std::size_t>(report.options.top));
   if (num_shown == 0) return;
   out << "\nLongest gaps, in which a device does nothing\n"
-         "# host_bound: the host launched what comes next only then; waiting: it was launched "
+         "# host-bound: the host launched what comes next only then; waiting: it was launched "
          "before; unknown: its launch is not in the file.\n";
   constexpr const char* format = "{:<5} {:>14} {:>12} {:<10} {}\n";
   out << fmt::format(format, "rank", "start(ms)", "length(ms)", "cause", "before -> after");

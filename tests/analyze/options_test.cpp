@@ -8,7 +8,6 @@
 namespace shardmark::bench::analyze {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
@@ -50,9 +49,7 @@ TEST(AnalyzeOptions, StepsAreNumbersRangesOrTheLast) {
   EXPECT_FALSE(parse_options({"t", "--steps", "none"}).steps.cuts());
   EXPECT_FALSE(parse_options({"t", "--steps", "all"}).steps.cuts());
   for (const std::string wrong : {"last:0", "last:", "5-", "-5", "x", "1,,2", "7-6", "1-2-3", ""})
-    EXPECT_THAT(problem_of({"t", "--steps=" + wrong}),
-                AllOf(HasSubstr("--steps"), HasSubstr("try")))
-        << wrong;
+    EXPECT_THAT(problem_of({"t", "--steps=" + wrong}), HasSubstr("--steps")) << wrong;
 }
 
 TEST(AnalyzeOptions, AWindowIsExactToTheNanosecond) {
