@@ -116,7 +116,7 @@ TEST(PublicFaults, OneStepOrNoneIsEnough) {
 }
 
 TEST(PublicFaults, DistributedInfoMayBeMissing) {
-  const Timeline timeline = read_text("{\"traceEvents\": [" + kernel("a", "10", "5") + "]}");
+  const Timeline timeline = read_text(message("{\"traceEvents\": [", kernel("a", "10", "5"), "]}"));
   EXPECT_EQ(timeline.rank, -1);
   EXPECT_EQ(timeline.world_size, 0);
   EXPECT_EQ(account_of(timeline)->compute_ns, 5000);
@@ -214,7 +214,7 @@ TEST(PublicFaults, NamesWithRawCharactersDoNotStopTheReader) {
 }
 
 TEST(PublicFaults, ABareArrayIsATrace) {
-  const Timeline timeline = read_text("[" + joined({kernel("a", "0", "10")}) + "]");
+  const Timeline timeline = read_text(message('[', joined({kernel("a", "0", "10")}), ']'));
   EXPECT_EQ(account_of(timeline)->compute_ns, 10'000);
 }
 
