@@ -1,4 +1,5 @@
 #include "core/error.hpp"
+#include "profiler/read/event_checks.hpp"
 #include "profiler/read/find.hpp"
 #include "profiler/read/nsys_calls.hpp"
 #include "profiler/read/nsys_database.hpp"
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <set>
 #include <span>
@@ -221,6 +223,7 @@ void fill(Timeline& timeline, std::vector<DeviceEvent> events, const Export& all
   timeline.num_events_read = static_cast<std::int64_t>(timeline.events.size()) +
                              num_host_rows(all.work.num_calls, processes) +
                              num_host_rows(all.ranges.num_rows, processes);
+  std::ranges::move(check_events(timeline), std::back_inserter(timeline.warnings));
   if (processes != nullptr && processes->size() > 1)
     timeline.warnings.push_back(message("device ", timeline.events.front().device, " was used by ",
                                         processes->size(),

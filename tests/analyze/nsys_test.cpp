@@ -44,7 +44,7 @@ TEST_F(Nsys, KernelsCopiesAndSetsKeepTheirNanoseconds) {
   const std::int64_t gemm = file.text("void gemm<float>(int)");
   file.kernel(9007199254740993, 9007199254741000, gemm, 0, 20);  // beyond what a double holds
   file.insert("CUPTI_ACTIVITY_KIND_MEMCPY", 5, 9, 0, 21, 0, global_id(100), 64, 1, "NULL", "NULL");
-  file.insert("CUPTI_ACTIVITY_KIND_MEMSET", 7, 7, 0, 22, 0, global_id(100));
+  file.insert("CUPTI_ACTIVITY_KIND_MEMSET", 7, 8, 0, 22, 0, global_id(100));
   const Timeline timeline = read_one();
   EXPECT_EQ(timeline.format, "Nsight Systems 3.13");
   EXPECT_EQ(timeline.device_name, "GPU zero");
@@ -55,7 +55,7 @@ TEST_F(Nsys, KernelsCopiesAndSetsKeepTheirNanoseconds) {
   EXPECT_EQ(timeline.events[0].work, DeviceWork::copy);
   EXPECT_EQ(name_of(timeline, timeline.events[0]), "Memcpy HtoD");
   EXPECT_EQ(timeline.events[1].work, DeviceWork::set);
-  EXPECT_EQ(timeline.events[1].time.end_ns, 7);
+  EXPECT_EQ(timeline.events[1].time.end_ns, 8);
   const DeviceEvent& kernel = timeline.events[2];
   EXPECT_EQ(kernel.work, DeviceWork::kernel);
   EXPECT_EQ(kernel.time.start_ns, 9007199254740993);
