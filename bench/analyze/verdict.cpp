@@ -176,7 +176,16 @@ Verdict no_rule_holds(const Report& report) {
       longest = &rank;
   if (longest == nullptr) return {"none", "no rank has device work in the window"};
   const Account& total = *longest->total;
-  if (total.idle_ns > total.compute_ns) return {"none", idle_reason(*longest)};
+  const std::int64_t others_ns =
+      std::max({total.idle_ns, total.exposed_copy_ns, total.exposed_comm_ns});
+  if (others_ns > total.compute_ns) {
+    if (total.idle_ns == others_ns) return {"none", idle_reason(*longest)};
+    return {"none", fmt::format("compute is {:.1f} % of the window of rank {}, copies that nothing "
+                                "hides are {:.1f} %, exposed communication {:.1f} %",
+                                percent_of(total.compute_ns, total.span_ns), longest->rank,
+                                percent_of(total.exposed_copy_ns, total.span_ns),
+                                percent_of(total.exposed_comm_ns, total.span_ns))};
+  }
   const double exposed_pct = percent_of(total.exposed_comm_ns, total.span_ns);
   std::string reason = fmt::format(
       "compute is {:.1f} % of the window, exposed communication {:.1f} %; if memory or "

@@ -68,6 +68,14 @@ TEST(AnalyzeVerdict, AnIdleDeviceIsNoVerdictOfTheList) {
   EXPECT_THAT(report.verdict.reason, HasSubstr("rank 0 is idle for 80.0 % of the window"));
 }
 
+TEST(AnalyzeVerdict, ARunOfCopiesIsNotComputeBound) {
+  RankBuilder rank{0};
+  rank.copy(0, 90 * us).compute(90 * us, 100 * us);
+  const Report report = report_of({rank});
+  EXPECT_EQ(report.verdict.name, "none");
+  EXPECT_THAT(report.verdict.reason, HasSubstr("copies that nothing hides are 90.0 %"));
+}
+
 TEST(AnalyzeVerdict, ComputeBoundSaysWhatATimelineCannotKnow) {
   const Report report = report_of({rank_with(0, 95, 100), rank_with(1, 95, 100)});
   EXPECT_EQ(report.verdict.name, "compute_bound");
