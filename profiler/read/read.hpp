@@ -22,9 +22,10 @@ enum class RecordingFormat { kineto, nsys, unknown };
 /// SQLite export of Nsight Systems, one timeline per device; tables may be missing.
 [[nodiscard]] std::vector<Timeline> read_nsys(const std::filesystem::path& file);
 
-/// The recordings that `inputs` mean: files, folders (searched for recordings, one per rank; a run
-/// folder of shardmark for its traces), globs. Sorted by rank where names tell it, else by name.
-/// Throws InputError for an input that means nothing.
+/// The recordings that `inputs` mean, each once: files, globs, folders (those in it, or in the
+/// folders in it if there are none; of a run of shardmark its traces in the order of the launches).
+/// What one input means is sorted by rank where names tell it, else by the numbers in them. Throws
+/// InputError for an input that means nothing.
 [[nodiscard]] std::vector<std::filesystem::path> find_recordings(
     const std::vector<std::string>& inputs);
 
