@@ -135,7 +135,7 @@ std::vector<Communication> communications_of(const RankRecording& rank) {
     }
     if (found.kind.empty() && event.name < timeline.names.size())
       found.kind = kinds.of_kernel(timeline.names[event.name]);
-    if (found.kind.empty()) found.kind = "?";
+    if (found.kind.empty()) found.kind = std::string{"?"};
     if (timeline.format == "shardmark" && found.sequence >= 0) {
       const auto [first, is_new] = first_parts.try_emplace(event.call, result.size());
       if (!is_new) {
