@@ -216,6 +216,10 @@ void print_mfu(std::ostream& out, const Report& report) {
                      mfu.mfu_causal_pct, mfu.mfu_full_pct, mfu.peak_tflops, mfu.peak_source);
   if (mfu.tokens_per_s > 0) out << fmt::format("{:.0f} tokens/s\n", mfu.tokens_per_s);
   if (!mfu.note.empty()) out << "note: " << mfu.note << '\n';
+  if (mfu.mfu_causal_pct > 100)
+    out << "note: more than the peak cannot be; check --flops or --model and --tokens (of all "
+           "ranks "
+           "together), --num-devices and --peak-tflops\n";
 }
 
 void print_warnings(std::ostream& out, const Report& report) {

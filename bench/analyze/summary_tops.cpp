@@ -22,6 +22,7 @@ std::string change_ms(std::int64_t ns) {
 }
 
 void print_categories(std::ostream& out, const RunDiff& diff) {
+  if (diff.categories.empty()) return;
   constexpr const char* format = "{:<8} {:<14} {:>12} {:>12} {:>12}\n";
   out << "\nWhere the time went\n" << fmt::format(format, "rank", "", "A(ms)", "B(ms)", "B-A(ms)");
   for (const CategoryChange& change : diff.categories)
