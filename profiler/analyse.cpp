@@ -27,6 +27,20 @@ std::vector<Span> intersected(std::span<const Span> a, std::span<const Span> b) 
   return result;
 }
 
+std::vector<Span> subtracted(std::span<const Span> a, std::span<const Span> b) {
+  std::vector<Span> result;
+  std::size_t j = 0;
+  for (Span rest : a) {
+    while (j < b.size() && b[j].end_ns <= rest.start_ns) ++j;
+    for (std::size_t k = j; k < b.size() && b[k].start_ns < rest.end_ns; ++k) {
+      if (rest.start_ns < b[k].start_ns) result.push_back({rest.start_ns, b[k].start_ns});
+      rest.start_ns = b[k].end_ns;
+    }
+    if (rest.start_ns < rest.end_ns) result.push_back(rest);
+  }
+  return result;
+}
+
 std::int64_t length_ns(std::span<const Span> spans) {
   std::int64_t length = 0;
   for (const Span& span : spans) length += span.end_ns - span.start_ns;

@@ -16,6 +16,8 @@ struct Span {
 [[nodiscard]] std::vector<Span> united(std::vector<Span> spans);
 /// Both sides united.
 [[nodiscard]] std::vector<Span> intersected(std::span<const Span> a, std::span<const Span> b);
+/// What lies in `a` and not in `b`; both united.
+[[nodiscard]] std::vector<Span> subtracted(std::span<const Span> a, std::span<const Span> b);
 [[nodiscard]] std::int64_t length_ns(std::span<const Span> united);
 
 /// Time of one rank's kernels within a window, from unions of intervals:

@@ -11,7 +11,7 @@ results/README.md) and writes, as PNG:
   kernels                                    where the kernel time of the largest shape goes
   communication_fit                          measured communication against alpha + bytes / B
 Only rows with status `ok` are drawn. A plot whose axis has a single value is left out, with a
-line that says so.
+line that says so. A folder of shardmark-analyze is drawn by plot_analyze.py.
 """
 
 import argparse
@@ -418,6 +418,19 @@ def draw_runs(doc, load, plots, num_runs=1):
         sys.exit(f"{Path(sys.argv[0]).name}: {kind}{problem}")
 
 
+def is_analysis(folder):
+    """What shardmark-analyze wrote has plots of its own."""
+    try:
+        info = json.loads((folder / "run.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return info.get("program") == "shardmark-analyze"
+
+
 if __name__ == "__main__":
-    draw_runs(__doc__, lambda runs: Run(runs[0]),
-              [plot_lines, plot_time_split, plot_kernels, plot_fit])
+    if any(is_analysis(Path(argument)) for argument in sys.argv[1:]):
+        import plot_analyze
+        plot_analyze.main()
+    else:
+        draw_runs(__doc__, lambda runs: Run(runs[0]),
+                  [plot_lines, plot_time_split, plot_kernels, plot_fit])

@@ -23,6 +23,8 @@ namespace shardmark::bench {
 [[nodiscard]] std::string text(int value);
 [[nodiscard]] std::string text(std::int64_t value);
 [[nodiscard]] std::string text(double value);
+/// Microseconds to the nanosecond, so that they are those of the timeline.
+[[nodiscard]] std::string exact_us(double time_us);
 [[nodiscard]] inline std::string text(std::string_view value) { return std::string{value}; }
 [[nodiscard]] inline std::string text(const std::string& value) { return value; }
 [[nodiscard]] inline std::string text(const char* value) { return value; }

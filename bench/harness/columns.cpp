@@ -38,6 +38,12 @@ std::string text(double value) {
   return whole ? fmt::format("{:.0f}", value) : fmt::format("{:.6g}", value);
 }
 
+std::string exact_us(double time_us) {
+  if (!std::isfinite(time_us)) return "";
+  const double rounded = std::round(time_us * 1e3) / 1e3;
+  return rounded == 0 ? "0" : fmt::format("{}", rounded);  // not "-0"
+}
+
 double busiest(const Row& row, double RankWork::*value) {
   double most = 0;
   for (const RankWork& work : row.result.work) most = std::max(most, work.*value);

@@ -50,29 +50,61 @@ CommandLine::CommandLine(const Program& program)
 }
 CommandLine::~CommandLine() = default;
 
-void CommandLine::add(const std::string& names, const Help& help, Handler handler) {
+std::pair<std::string, std::string> CommandLine::describe(const std::string& names,
+                                                          const Help& help) {
   const std::size_t comma = names.find(',');
   if (comma != std::string::npos) names_.push_back(names.substr(0, comma));
   const std::string name = comma == std::string::npos ? names : names.substr(comma + 1);
   names_.push_back(name);
-  const bool flag = help.type.empty();
   std::string about = help.about;
   if (!help.fallback.empty()) about += message(" [default: ", help.fallback, ']');
   about = wrap(about, help_width);
-  about += message("\nexample: ", names.substr(0, comma), flag ? "" : " ", help.example);
+  about +=
+      message("\nexample: ", names.substr(0, comma), help.type.empty() ? "" : " ", help.example);
+  return {name, about};
+}
+
+void CommandLine::add(const std::string& names, const Help& help, Handler handler) {
+  const auto [name, about] = describe(names, help);
+  const bool flag = help.type.empty();
   CLI::Option* option =
       flag ? app_->add_flag_callback(
-                 names, [name, handler] { handler(name, ""); }, about)
+                 names, [name = name, handler] { handler(name, ""); }, about)
            : app_->add_option_function<std::string>(
-                 names, [name, handler](const std::string& text) { handler(name, text); }, about);
+                 names, [name = name, handler](const std::string& text) { handler(name, text); },
+                 about);
   if (!flag) option->type_name(help.type);
   option->group(group_);
+}
+
+void CommandLine::add_repeatable(const std::string& names, const Help& help, Handler handler) {
+  const auto [name, about] = describe(names, help);
+  app_->add_option_function<std::vector<std::string>>(
+          names,
+          [name = name, handler](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) handler(name, text);
+          },
+          about)
+      ->allow_extra_args(false)
+      ->type_name(help.type)
+      ->group(group_);
 }
 
 void CommandLine::add_positional(const std::string& name, const std::string& about,
                                  Handler handler) {
   app_->add_option_function<std::string>(
           name, [name, handler](const std::string& text) { handler(name, text); },
+          wrap(about, help_width))
+      ->type_name(" ");
+}
+
+void CommandLine::add_positionals(const std::string& name, const std::string& about,
+                                  Handler handler) {
+  app_->add_option_function<std::vector<std::string>>(
+          name,
+          [name, handler](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) handler(name, text);
+          },
           wrap(about, help_width))
       ->type_name(" ");
 }

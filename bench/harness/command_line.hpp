@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace CLI {
@@ -38,8 +39,12 @@ class CommandLine {
   void group(std::string name) { group_ = std::move(name); }
   /// `name` is "--iters" or "-n,--iters"; the handler is told the long one.
   void add(const std::string& name, const Help& help, Handler handler);
+  /// The same for one that may be given several times, each time with one value.
+  void add_repeatable(const std::string& name, const Help& help, Handler handler);
   /// An argument without a name; `about` is its help.
   void add_positional(const std::string& name, const std::string& about, Handler handler);
+  /// Any number of them; the handler is called for each.
+  void add_positionals(const std::string& name, const std::string& about, Handler handler);
   /// A flag that makes the program print `text()` instead of running.
   void add_print(const std::string& name, const std::string& about,
                  std::function<std::string()> text);
@@ -49,6 +54,9 @@ class CommandLine {
   [[nodiscard]] std::string parse(const std::vector<std::string>& arguments);
 
  private:
+  /// Remembers the names, and gives the long one and the help text.
+  [[nodiscard]] std::pair<std::string, std::string> describe(const std::string& names,
+                                                             const Help& help);
   /// Throws if an option occurs more than once.
   void fail_repeated(const std::vector<std::string>& arguments) const;
   [[noreturn]] void fail_unknown(const std::string& argument) const;
@@ -71,6 +79,8 @@ void add_dtype_option(CommandLine& line, Options& options);
 void add_parallel_options(CommandLine& line, Options& options);  ///< shardmark-tp
 void add_launch_options(CommandLine& line, Options& options);    ///< in the same group
 void add_measurement_options(CommandLine& line, Options& options);
+/// Limits of the verdicts that need no rates; `has_stages`: also that of bubbles.
+void add_limit_options(CommandLine& line, VerdictThresholds& limits, bool has_stages);
 void add_output_options(CommandLine& line, Options& options);
 void add_prediction_options(CommandLine& line, Options& options);
 void add_testing_options(CommandLine& line, Options& options);

@@ -161,11 +161,23 @@ void add_measurement_options(CommandLine& line, Options& options) {
             message(options.timeout_s), "30"},
            set_number(options.timeout_s, 0.1));
   VerdictThresholds& limits = runner.thresholds;
+  add_limit_options(line, limits, options.tool == Tool::pp);
+  line.add("--limit-bandwidth",
+           {"PCT", "verdict memory_bound: bytes per second, percent of the copy bandwidth",
+            message(limits.memory_bandwidth_pct), "60"},
+           set_number(limits.memory_bandwidth_pct, 0));
+  line.add("--limit-flops",
+           {"PCT", "verdict memory_bound: ... while FLOP/s are below this percentage of the peak",
+            message(limits.memory_flops_pct), "20"},
+           set_number(limits.memory_flops_pct, 0));
+}
+
+void add_limit_options(CommandLine& line, VerdictThresholds& limits, bool has_stages) {
   line.add("--limit-imbalance",
            {"X", "verdict imbalanced: slowest over fastest rank's compute time",
             message(limits.imbalance_ratio), "1.2"},
            set_number(limits.imbalance_ratio, 1));
-  if (options.tool == Tool::pp)
+  if (has_stages)
     line.add("--limit-bubble",
              {"PCT", "verdict bubble_bound: bubble, percent of the window",
               message(limits.bubble_pct), "30"},
@@ -178,14 +190,6 @@ void add_measurement_options(CommandLine& line, Options& options) {
            {"PCT", "exposed communication worth a word, percent of the window",
             message(limits.communication_warn_pct), "15"},
            set_number(limits.communication_warn_pct, 0));
-  line.add("--limit-bandwidth",
-           {"PCT", "verdict memory_bound: bytes per second, percent of the copy bandwidth",
-            message(limits.memory_bandwidth_pct), "60"},
-           set_number(limits.memory_bandwidth_pct, 0));
-  line.add("--limit-flops",
-           {"PCT", "verdict memory_bound: ... while FLOP/s are below this percentage of the peak",
-            message(limits.memory_flops_pct), "20"},
-           set_number(limits.memory_flops_pct, 0));
 }
 
 void add_output_options(CommandLine& line, Options& options) {

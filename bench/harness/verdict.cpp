@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -12,12 +13,6 @@
 
 namespace shardmark::bench {
 namespace {
-
-/// A rule that holds, and what it costs: 100 x the time that went to it over the window.
-struct Finding {
-  Verdict verdict;
-  double cost_pct{0};
-};
 
 /// Of every rank; a pipeline's are medians over iterations, others' of the one that stands for all.
 std::vector<double> compute_times_us(const Result& result) {
@@ -35,13 +30,8 @@ double window_us(const Result& result) {
   return std::max(us, 1e-9);
 }
 
-/// What the window would lose if the compute times became equal, in percent.
 double imbalance_pct(const Result& result) {
-  const std::vector<double> times_us = compute_times_us(result);
-  if (times_us.size() < 2) return 0;
-  const double mean_us =
-      std::accumulate(times_us.begin(), times_us.end(), 0.0) / static_cast<double>(times_us.size());
-  return 100 * (std::ranges::max(times_us) - mean_us) / window_us(result);
+  return bench::imbalance_pct(compute_times_us(result), window_us(result));
 }
 
 /// Of a rank at `place` in its pipeline that computes longer than those of other stages. Begins
@@ -82,19 +72,12 @@ std::string remedy(const Result& result, const VerdictThresholds& limits, std::s
 
 std::optional<Finding> imbalanced(const Result& result, const VerdictThresholds& limits) {
   const std::vector<double> times_us = compute_times_us(result);
-  if (times_us.size() < 2) return std::nullopt;
-  const auto [fastest, slowest] = std::ranges::minmax_element(times_us);
-  if (*fastest <= 0 || *slowest / *fastest <= limits.imbalance_ratio) return std::nullopt;
-  const auto slow_rank = static_cast<std::size_t>(slowest - times_us.begin());
-  const auto fast_rank = static_cast<std::size_t>(fastest - times_us.begin());
-  const double cost_pct = imbalance_pct(result);
-  return Finding{
-      {"imbalanced",
-       fmt::format("rank {} computes {:.2f}x as long as rank {} ({:.2f} against {:.2f} ms); with "
-                   "equal times the window would be about {:.1f} % shorter{}",
-                   slow_rank, *slowest / *fastest, fast_rank, *slowest / 1e3, *fastest / 1e3,
-                   cost_pct, remedy(result, limits, slow_rank, fast_rank))},
-      cost_pct};
+  std::vector<int> numbers(times_us.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const auto what_helps = [&](std::size_t slowest, std::size_t fastest) {
+    return remedy(result, limits, slowest, fastest);
+  };
+  return find_imbalance({times_us, numbers, what_helps}, window_us(result), limits);
 }
 
 /// Of inference over several stages: the bubble is whatever is no work of a stage.
@@ -187,19 +170,15 @@ std::string advice(const Result& result) {
 
 /// Its cost leaves out what the rank with the most of it waits for the one that computes longest.
 std::optional<Finding> communication_bound(const Result& result, const VerdictThresholds& limits) {
-  const double share = exposed_pct(result);
-  if (share <= limits.communication_pct) return std::nullopt;
   double waits_pct = 0;
   if (result.config.layer.parallel.pp.size == 1 && !result.pipeline && !result.splits.empty())
     waits_pct =
         100 *
         (std::ranges::max(result.splits, {}, &TimeSplit::comp_us).comp_us - result.split.comp_us) /
         window_us(result);
-  return Finding{
-      {"communication_bound",
-       fmt::format("{} is {:.1f} % of the window (limit {:g} %); {}", exposed_name(result), share,
-                   limits.communication_pct, advice(result))},
-      share - waits_pct};
+  const double share_pct = exposed_pct(result);
+  return find_communication(exposed_name(result), share_pct, share_pct - waits_pct, advice(result),
+                            limits);
 }
 
 /// What one rank communicates in an iteration.
@@ -261,14 +240,57 @@ std::optional<Verdict> memory_bound(const Result& result, const VerdictThreshold
                   bandwidth_pct, flops_pct)};
 }
 
+}  // namespace
+
+double imbalance_pct(std::span<const double> compute_us, double window_us) {
+  if (compute_us.size() < 2) return 0;
+  const double mean_us = std::accumulate(compute_us.begin(), compute_us.end(), 0.0) /
+                         static_cast<double>(compute_us.size());
+  return 100 * (std::ranges::max(compute_us) - mean_us) / window_us;
+}
+
+std::optional<Finding> find_imbalance(const ComparedRanks& ranks, double window_us,
+                                      const VerdictThresholds& limits) {
+  const std::span<const double> times_us = ranks.compute_us;
+  if (times_us.size() < 2) return std::nullopt;
+  const auto [fastest, slowest] = std::ranges::minmax_element(times_us);
+  if (*fastest <= 0 || *slowest / *fastest <= limits.imbalance_ratio) return std::nullopt;
+  const auto slow_place = static_cast<std::size_t>(slowest - times_us.begin());
+  const auto fast_place = static_cast<std::size_t>(fastest - times_us.begin());
+  const double cost_pct = imbalance_pct(times_us, window_us);
+  return Finding{
+      {"imbalanced",
+       fmt::format("rank {} computes {:.2f}x as long as rank {} ({:.2f} against {:.2f} ms); with "
+                   "equal times the window would be about {:.1f} % shorter{}",
+                   ranks.numbers[slow_place], *slowest / *fastest, ranks.numbers[fast_place],
+                   *slowest / 1e3, *fastest / 1e3, cost_pct, ranks.remedy(slow_place, fast_place))},
+      cost_pct};
+}
+
+std::optional<Finding> find_communication(std::string_view what, double share_pct, double cost_pct,
+                                          std::string_view advice,
+                                          const VerdictThresholds& limits) {
+  if (share_pct <= limits.communication_pct) return std::nullopt;
+  return Finding{
+      {"communication_bound", fmt::format("{} is {:.1f} % of the window (limit {:g} %); {}", what,
+                                          share_pct, limits.communication_pct, advice)},
+      cost_pct};
+}
+
+std::optional<Verdict> costliest(std::span<const std::optional<Finding>> findings) {
+  const Finding* most = nullptr;
+  for (const std::optional<Finding>& finding : findings)
+    if (finding && (most == nullptr || finding->cost_pct > most->cost_pct)) most = &*finding;
+  return most == nullptr ? std::nullopt : std::optional{most->verdict};
+}
+
+namespace {
+
 Verdict judge_times(const Result& result, const VerdictThresholds& thresholds,
                     const VerdictInputs& inputs) {
-  std::optional<Finding> costliest;
-  for (const std::optional<Finding>& finding :
-       {imbalanced(result, thresholds), bubble_bound(result, thresholds),
-        communication_bound(result, thresholds)})
-    if (finding && (!costliest || finding->cost_pct > costliest->cost_pct)) costliest = finding;
-  if (costliest) return costliest->verdict;
+  const std::array findings{imbalanced(result, thresholds), bubble_bound(result, thresholds),
+                            communication_bound(result, thresholds)};
+  if (auto verdict = costliest(findings)) return *verdict;
   if (auto verdict = latency_bound(result, inputs)) return *verdict;
   if (auto verdict = memory_bound(result, thresholds, inputs)) return *verdict;
   const double compute_us =

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace shardmark::bench {
 
@@ -24,6 +28,32 @@ struct Verdict {
   std::string name;    ///< imbalanced, communication_bound, latency_bound, does_not_fit, ...
   std::string reason;  ///< the numbers and one thing to try
 };
+
+// The rules that recorded runs of other programs share (bench/analyze/verdict.hpp).
+
+/// A rule that holds, and what it costs: 100 x the time that went to it over the window.
+struct Finding {
+  Verdict verdict;
+  double cost_pct{0};
+};
+/// What the window would lose if all ranks computed for as long as they do on average, in percent.
+[[nodiscard]] double imbalance_pct(std::span<const double> compute_us, double window_us);
+/// Ranks whose compute times are compared, and what can be done: `remedy` is given the places of
+/// the slowest and the fastest, and begins with "; " or is empty.
+struct ComparedRanks {
+  std::span<const double> compute_us;
+  std::span<const int> numbers;
+  std::function<std::string(std::size_t slowest, std::size_t fastest)> remedy;
+};
+[[nodiscard]] std::optional<Finding> find_imbalance(const ComparedRanks& ranks, double window_us,
+                                                    const VerdictThresholds& limits);
+/// `what` takes `share_pct` of the window and would still take `cost_pct` with equal compute times.
+[[nodiscard]] std::optional<Finding> find_communication(std::string_view what, double share_pct,
+                                                        double cost_pct, std::string_view advice,
+                                                        const VerdictThresholds& limits);
+/// The verdict that costs most; nothing if no rule holds.
+[[nodiscard]] std::optional<Verdict> costliest(std::span<const std::optional<Finding>> findings);
+
 struct VerdictInputs {
   double latency_us{0};           ///< measured time of a 64-byte all-reduce; 0 = unknown
   double copy_bandwidth_GBps{0};  ///< measured; 0 = unknown

@@ -174,7 +174,7 @@ std::string describe_side(const Calls& calls, std::size_t at, bool sends) {
 
 void compare_messages(const Channel& channel, Problems& problems) {
   for (const auto& [pair, messages] : channel.messages) {
-    const auto& [sent, received] = messages;
+    const Calls &sent = messages.sent, &received = messages.received;
     const std::size_t both = std::min(sent.size(), received.size());
     std::size_t at = 0;
     const auto equal = [&] {

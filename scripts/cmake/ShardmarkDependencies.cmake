@@ -48,6 +48,14 @@ find_package(ZLIB QUIET)
 set(found ${ZLIB_FOUND})
 shardmark_feature(ZLIB "${found}" "zlib not found (Debian: zlib1g-dev); traces are written uncompressed")
 
+find_package(SQLite3 QUIET)
+set(found FALSE)
+if(SQLite3_FOUND AND ZLIB_FOUND AND SHARDMARK_HAVE_PROGRAMS)
+  set(found TRUE)
+endif()
+shardmark_feature(ANALYZE ${found}
+  "SQLite or zlib not found (Debian: libsqlite3-dev zlib1g-dev)")
+
 find_package(GTest CONFIG QUIET)
 set(found ${GTest_FOUND})
 shardmark_feature(TESTS "${found}" "GoogleTest not found (Debian: libgtest-dev libgmock-dev)")

@@ -2,7 +2,7 @@
 # package were missing.
 file(REMOVE_RECURSE ${WORK})
 set(without "")
-foreach(package IN ITEMS fmt CLI11 nlohmann_json ZLIB GTest benchmark)
+foreach(package IN ITEMS fmt CLI11 nlohmann_json ZLIB SQLite3 GTest benchmark)
   list(APPEND without -D CMAKE_DISABLE_FIND_PACKAGE_${package}=ON)
 endforeach()
 execute_process(

@@ -1,0 +1,81 @@
+#pragma once
+
+#include "profiler/analyse.hpp"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace shardmark {
+
+/// What occupies a device. Nothing else in a recording does: not the wait for a stream or event,
+/// not an annotation, not a host operation that carries a stream number.
+enum class DeviceWork : std::uint8_t { kernel, copy, set };
+
+/// No index; no time.
+constexpr std::uint32_t no_index = std::numeric_limits<std::uint32_t>::max();
+constexpr std::int64_t no_time = std::numeric_limits<std::int64_t>::min();
+
+/// One kernel, copy or set as the recorder saw it. The end is before the start in broken files;
+/// such events are kept, counted and never occupy time.
+struct DeviceEvent {
+  Span time;
+  std::int64_t launch_ns{
+      no_time};                  ///< start of the host call that launched it, if it is in the file
+  std::uint32_t name{no_index};  ///< in Timeline::names
+  std::uint32_t call{no_index};  ///< in Timeline::calls: what the file says of a communication
+  std::int32_t device{0}, stream{0};
+  DeviceWork work{DeviceWork::kernel};
+  bool between_devices{false};  ///< a copy from one device to another
+};
+
+/// Ranks that communicate with each other, as the file describes them.
+struct ProcessGroup {
+  std::string name, description;  ///< both may be empty
+  std::vector<int> ranks;         ///< of the world; empty if the file does not say
+  int size{0};                    ///< 0 if the file does not say
+};
+
+/// What a file says of one communication: metadata of the kernel, or of the host operation that
+/// launched it. Where it says the same of several, they share one of these, so that the number of
+/// calls is not the number of collectives.
+struct CommunicationCall {
+  std::string kind;   ///< the file's word: allreduce, _allgather_base, all_to_allv, send, ...
+  std::string dtype;  ///< the file's word: Float, BFloat16, ...; may be empty
+  std::uint32_t group{no_index};                   ///< in Timeline::groups
+  std::int64_t elements_in{-1}, elements_out{-1};  ///< of this rank; -1 if the file does not say
+  std::int64_t sequence{
+      -1};       ///< number of the collective in its group; -1 if the file does not say
+  int peer{-1};  ///< other rank of a send or receive; -1 if the file does not say
+};
+
+/// A named interval on the host: an annotation of the user, a step, an NVTX range.
+struct HostRange {
+  Span time;
+  std::uint32_t name{no_index};  ///< in Timeline::names
+};
+
+/// What one rank's device did: one Kineto file, one device of an Nsight Systems export, or one
+/// process of a trace of ours. All times in whole nanoseconds on the recorder's clock.
+struct Timeline {
+  std::string file;
+  std::string format;       ///< "Kineto", "Nsight Systems 3.25", "shardmark"
+  int rank{-1};             ///< -1 if neither file nor file name says
+  int world_size{0};        ///< 0 if the file does not say
+  std::string device_name;  ///< may be empty
+  std::vector<std::string> names;
+  std::vector<DeviceEvent> events;  ///< by start, then end
+  std::vector<HostRange> steps;     ///< ProfilerStep#N on the host, by start
+  std::vector<HostRange> ranges;    ///< other annotations on the host, by start
+  std::vector<ProcessGroup> groups;
+  std::vector<CommunicationCall> calls;
+  std::int64_t num_events_read{0};    ///< in the file, of all kinds and ranks, host ones included
+  std::vector<std::string> warnings;  ///< each a sentence: what was odd and what was made of it
+  /// Empty, or what of the file is missing: "truncated at byte 1234, within an event", "2 events
+  /// without readable text or time left out, the first at byte 567". The events that are here are
+  /// whole.
+  std::string cut;
+};
+
+}  // namespace shardmark
