@@ -115,16 +115,20 @@ T number(std::string_view spec, std::string_view text, std::string_view prefix, 
 }  // namespace
 
 Fault parse_fault(std::string_view spec) {
-  static constexpr std::array<std::string_view, 6> kinds{"exit", "kill",  "hang",
-                                                         "nan",  "throw", "corrupt"};
+  static constexpr std::array<std::string_view, 7> kinds{"exit",  "kill",    "hang", "nan",
+                                                         "throw", "corrupt", "slow"};
   Fault fault;
   std::string_view rest = spec;
   const std::string_view name = next_part(rest);
   std::size_t kind = 0;
   while (kind < kinds.size() && kinds[kind] != name) ++kind;
-  if (kind == kinds.size()) reject(spec, name, "is not exit, kill, hang, nan, throw or corrupt");
+  if (kind == kinds.size())
+    reject(spec, name, "is not exit, kill, hang, nan, throw, corrupt or slow");
   fault.kind = static_cast<Fault::Kind>(kind);
   if (fault.kind == Fault::Kind::exit) fault.exit_code = number(spec, next_part(rest), "", 255);
+  constexpr int longest_us = 1'000'000;
+  if (fault.kind == Fault::Kind::slow)
+    fault.delay_us = number(spec, next_part(rest), "", longest_us);
   fault.rank = number(spec, next_part(rest), "rank=", std::numeric_limits<int>::max());
   fault.op = number(spec, next_part(rest), "op=", std::numeric_limits<std::uint64_t>::max());
   if (!rest.empty()) reject(spec, rest, "is too much");
@@ -143,6 +147,14 @@ void check_fault(const Fault& fault, const Transport& transport) {
 
 void FaultBackend::execute(const OpRecord& record) {
   const bool now = armed_ && num_executed_++ >= fault_.op;
+  if (fault_.kind == Fault::Kind::slow) {
+    if (now) {
+      armed_ = false;
+      slow_ = true;
+    }
+    if (slow_) std::this_thread::sleep_for(std::chrono::microseconds{fault_.delay_us});
+    return inner().execute(record);
+  }
   const bool is_submitted = fault_.kind == Fault::Kind::nan || fault_.kind == Fault::Kind::hang ||
                             fault_.kind == Fault::Kind::corrupt;
   if (!now || is_submitted) inner().execute(record);
@@ -162,6 +174,8 @@ void FaultBackend::execute(const OpRecord& record) {
       throw Error{message("fault injected at ", describe(record), " of rank ", fault_.rank)};
     case Fault::Kind::corrupt:
       armed_ = !corrupt(record);
+      break;
+    case Fault::Kind::slow:
       break;
   }
 }

@@ -66,20 +66,22 @@ class NanCheckBackend final : public BackendAdaptor {
 /// What goes wrong, on which rank, at which of its ops (counted from 0 by the FaultBackend).
 struct Fault {
   enum class Kind : std::uint8_t {
-    exit,    ///< the process ends itself with exit_code, without clean-up
-    kill,    ///< the process dies by SIGKILL
-    hang,    ///< the op never returns
-    nan,     ///< the first element it writes becomes NaN; waits for an op that writes floats
-    error,   ///< throws Error
-    corrupt  ///< one byte in the middle of what it wrote is inverted; waits for an op that writes
+    exit,     ///< the process ends itself with exit_code, without clean-up
+    kill,     ///< the process dies by SIGKILL
+    hang,     ///< the op never returns
+    nan,      ///< the first element it writes becomes NaN; waits for an op that writes floats
+    error,    ///< throws Error
+    corrupt,  ///< one byte in the middle of what it wrote is inverted; waits for an op that writes
+    slow      ///< it and all ops after it are handed over delay_us late
   };
   Kind kind{Kind::error};
   int exit_code{0};
+  int delay_us{0};
   int rank{0};
   std::uint64_t op{0};
 };
-/// Reads "hang:rank=1:op=40"; kinds are exit:CODE, kill, hang, nan, throw and corrupt. Throws
-/// InputError.
+/// Reads "hang:rank=1:op=40"; kinds are exit:CODE, kill, hang, nan, throw, corrupt and
+/// slow:MICROSECONDS. Throws InputError.
 [[nodiscard]] Fault parse_fault(std::string_view spec);
 
 /// Throws InputError when the fault can never happen: its rank does not exist, or a rank is to end
@@ -92,7 +94,7 @@ class FaultBackend final : public BackendAdaptor {
   FaultBackend(Backend& inner, int rank, const Fault& fault)
       : BackendAdaptor{inner}, fault_{fault}, armed_{fault.rank == rank} {}
   void execute(const OpRecord& record) override;
-  /// True on the fault's rank until it has happened.
+  /// True on the fault's rank until it has happened; `slow` has with its first op.
   [[nodiscard]] bool is_armed() const { return armed_; }
 
  private:
@@ -102,7 +104,7 @@ class FaultBackend final : public BackendAdaptor {
   bool corrupt(const OpRecord& record);
 
   Fault fault_;
-  bool armed_;
+  bool armed_, slow_{false};
   std::uint64_t num_executed_{0};
 };
 

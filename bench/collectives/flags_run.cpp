@@ -154,15 +154,15 @@ void add_output_flags(CommandLine& line, Options& options) {
   line.add_print("--list-columns", "print the columns of results.csv (Markdown)", columns_markdown);
   line.add_print("--version", "print the version", [] { return version_text() + "\n"; });
   line.group("Testing");
-  line.add(
-      "--inject-fault",
-      {"SPEC",
-       "break one rank: KIND:rank=R:op=N with KIND corrupt, nan, exit:CODE, kill, hang or throw",
-       "none", "corrupt:rank=1:op=0"},
-      [&options](std::string_view, const std::string& text) {
-        (void)parse_fault(text);
-        options.fault = text;
-      });
+  line.add("--inject-fault",
+           {"SPEC",
+            "break one rank: KIND:rank=R:op=N with KIND corrupt, nan, exit:CODE, kill, hang, throw "
+            "or slow:MICROSECONDS (each op from then on is late)",
+            "none", "corrupt:rank=1:op=0"},
+           [&options](std::string_view, const std::string& text) {
+             (void)parse_fault(text);
+             options.fault = text;
+           });
 }
 
 }  // namespace shardmark::bench::collectives

@@ -232,8 +232,8 @@ void add_testing_options(CommandLine& line, Options& options) {
   line.add(
       "--inject-fault",
       {"SPEC",
-       "break one rank: KIND:rank=R:op=N with KIND exit:CODE, kill, hang, throw or nan (seen by "
-       "--check-nan)",
+       "break one rank: KIND:rank=R:op=N with KIND exit:CODE, kill, hang, throw, slow:MICROSECONDS "
+       "(each op from then on is late) or nan (seen by --check-nan)",
        "none", "hang:rank=1:op=40"},
       [&options](std::string_view option, const std::string& text) {
         if (parse_fault(text).kind == Fault::Kind::corrupt)

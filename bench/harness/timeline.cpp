@@ -22,13 +22,13 @@ constexpr double gap_us = 1000;  ///< between rows
 /// Whole nanoseconds, so that sums of the printed times stay exact.
 double rounded(double time_us) { return std::round(time_us * 1e3) / 1e3; }
 
-std::string unused_path(const std::string& folder) {
-  const auto path = [&](int n) {
-    return folder + (n == 1 ? "/trace.json" : message("/trace-", n, ".json"));
-  };
+std::string path_of(const std::string& folder, int n) {
+  return folder + (n == 1 ? "/trace.json" : message("/trace-", n, ".json"));
+}
+int unused_number(const std::string& folder) {
   int n = 1;
-  while (std::filesystem::exists(path(n) + TextArchive::suffix())) ++n;
-  return path(n);
+  while (std::filesystem::exists(path_of(folder, n) + TextArchive::suffix())) ++n;
+  return n;
 }
 
 /// How NCCL and PyTorch name a collective, and how its tensors grow or shrink with the group.
@@ -113,7 +113,12 @@ std::string prefix(const std::string& path, int depth) {
 }  // namespace
 
 Timeline::Timeline(const std::string& folder, std::string transport, int world_size)
-    : transport_{std::move(transport)}, archive_{unused_path(folder)} {
+    : Timeline{folder, unused_number(folder), std::move(transport), world_size} {}
+
+Timeline::Timeline(const std::string& folder, int number, std::string transport, int world_size)
+    : transport_{std::move(transport)},
+      archive_{path_of(folder, number)},
+      first_number_{std::int64_t{number - 1} << 32} {
   // With the spaces that Kineto writes: some tools look for the rank by text.
   archive_.write(
       message("{\"schemaVersion\": 1, \"displayTimeUnit\": \"ms\", \"distributedInfo\": ",
@@ -126,7 +131,7 @@ void Timeline::add(const Outcome& row) {
   const std::string title = message("row ", num_rows_, ": ", describe(row.result.config));
   double longest_us = 0;
   for (const RankTrace& trace : row.traces) {
-    const Place place{trace.rank, begin_us_, next_correlation_};
+    const Place place{trace.rank, begin_us_, next_correlation_, number_collectives(trace)};
     add_window(trace, place, title);
     add_scopes(trace, place);
     add_submissions(trace, place);
@@ -144,6 +149,17 @@ void Timeline::add(const Outcome& row) {
 void Timeline::finish(bool complete) {
   archive_.write(message("\n], \"complete\": ", complete ? "true" : "false", "}\n"));
   archive_.close();
+}
+
+std::map<std::uint32_t, std::int64_t> Timeline::number_collectives(const RankTrace& trace) {
+  std::map<std::uint32_t, std::string> groups;
+  for (const RankTrace::Interval& interval : trace.intervals)
+    if (interval.kind == OpKind::communication && interval.op != name_of(Op{SendRecv{}}))
+      groups[interval.op_seq] = interval.group;
+  std::map<std::uint32_t, std::int64_t> numbers;
+  for (const auto& [op_seq, group] : groups)
+    numbers[op_seq] = first_number_ + num_collectives_[{trace.rank, group}]++;
+  return numbers;
 }
 
 template <class Event>
@@ -241,6 +257,8 @@ void Timeline::add_kernel(const RankTrace::Interval& interval, const Place& plac
     name = message(collective_of(interval.op).kernel, '_', interval.dtype, " (shardmark ",
                    transport_, ")");
     args.update(communication_args(interval));
+    const auto number = place.collectives.find(interval.op_seq);
+    if (number != place.collectives.end()) args["Seq"] = number->second;
   }
   write_event(Json{{"ph", "X"},
                    {"cat", "kernel"},

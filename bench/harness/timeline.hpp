@@ -4,6 +4,8 @@
 #include "bench/harness/text_archive.hpp"
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -23,12 +25,17 @@ class Timeline final : public ResultSink {
   void finish(bool complete) override;
 
  private:
+  Timeline(const std::string& folder, int number, std::string transport, int world_size);
   /// Where the events of one rank's window go in time and count.
   struct Place {
     int rank;
     double begin_us;
     std::int64_t first_correlation;
+    std::map<std::uint32_t, std::int64_t> collectives;  ///< number in its group, by op_seq
   };
+  /// Of every collective of the trace: how many its group did before. The parts of one that a plan
+  /// does share its number. Messages have none: not all members join them.
+  std::map<std::uint32_t, std::int64_t> number_collectives(const RankTrace& trace);
   template <class Event>
   void write_event(const Event& event);
   void name_thread(int rank, std::size_t thread, const std::string& name);
@@ -43,6 +50,8 @@ class Timeline final : public ResultSink {
   int num_rows_{0};
   double begin_us_{0};  ///< where the next row starts
   std::int64_t next_correlation_{1};
+  std::int64_t first_number_;  ///< of collectives: no two files of a resumed run share one
+  std::map<std::pair<int, std::string>, std::int64_t> num_collectives_;  ///< by rank and group
   std::set<std::pair<int, std::size_t>> named_;  ///< threads (rank, thread) that have their name
 };
 

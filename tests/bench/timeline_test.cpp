@@ -99,6 +99,7 @@ TEST(Timeline, CommunicationIsNamedAsNcclsIs) {
   EXPECT_EQ(args["Group size"], 2);
   EXPECT_EQ(args["dtype"], "BFloat16");
   EXPECT_EQ(args["Process Group Ranks"], "[0, 1]");
+  EXPECT_EQ(args["Seq"], 1) << "row 0 has the first";
   EXPECT_EQ(args["stream"], index_of(Lane::tp));
 }
 

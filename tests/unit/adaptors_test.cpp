@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <sys/time.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -183,13 +184,19 @@ TEST(Fault, SpecsAreRead) {
   EXPECT_EQ(parse_fault("nan:rank=0:op=0").kind, Fault::Kind::nan);
   EXPECT_EQ(parse_fault("throw:rank=0:op=0").kind, Fault::Kind::error);
   EXPECT_EQ(parse_fault("corrupt:rank=0:op=0").kind, Fault::Kind::corrupt);
+  const Fault slow = parse_fault("slow:250:rank=2:op=9");
+  EXPECT_EQ(slow.kind, Fault::Kind::slow);
+  EXPECT_EQ(slow.delay_us, 250);
+  EXPECT_EQ(slow.rank, 2);
+  EXPECT_EQ(slow.op, 9U);
 }
 
 TEST(Fault, BadSpecsAreInputErrors) {
-  for (const char* spec : {"", "explode:rank=0:op=0", "hang", "hang:rank=1", "hang:op=40:rank=1",
-                           "hang:rank=-1:op=4", "hang:rank=1:op=", "hang:rank=1:op=4x",
-                           "hang:rank=1:op=4:more", "exit:rank=1:op=4", "exit:256:rank=1:op=4",
-                           "hang:rank=99999999999:op=1", "hang:rank=1:op=99999999999999999999"})
+  for (const char* spec :
+       {"", "explode:rank=0:op=0", "hang", "hang:rank=1", "hang:op=40:rank=1", "hang:rank=-1:op=4",
+        "hang:rank=1:op=", "hang:rank=1:op=4x", "hang:rank=1:op=4:more", "exit:rank=1:op=4",
+        "exit:256:rank=1:op=4", "slow:rank=1:op=4", "slow:1000001:rank=1:op=4",
+        "hang:rank=99999999999:op=1", "hang:rank=1:op=99999999999999999999"})
     EXPECT_THROW((void)parse_fault(spec), InputError) << spec;
   EXPECT_THAT(error_of([] { (void)parse_fault("hang:rank=x:op=4"); }),
               AllOf(HasSubstr("'rank=x' is not rank=NUMBER"), HasSubstr("hang:rank=1:op=40")));
@@ -214,6 +221,17 @@ TEST(FaultBackend, NanHitsTheFirstElementOnce) {
   EXPECT_THAT(fill_three_times("nan:rank=1:op=6"), ElementsAre(testing::IsNan(), 2));
   EXPECT_THAT(fill_three_times("nan:rank=1:op=8"), ElementsAre(testing::IsNan(), 2));
   EXPECT_THAT(fill_three_times("nan:rank=1:op=9"), ElementsAre(2, 2));
+}
+
+TEST(FaultBackend, SlowDelaysTheOpsOfOneRankAndChangesNothing) {
+  const auto time_of = [](const std::string& spec) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_THAT(fill_three_times(spec), ElementsAre(2, 2));
+    return std::chrono::steady_clock::now() - begin;
+  };
+  // Of nine ops the last six.
+  EXPECT_GE(time_of("slow:2000:rank=1:op=3"), std::chrono::milliseconds{12});
+  EXPECT_LT(time_of("slow:1000000:rank=0:op=0"), std::chrono::seconds{1}) << "another rank";
 }
 
 TEST(FaultBackend, NanIsFoundByTheCheck) {
