@@ -52,6 +52,16 @@ std::string names_of(const std::set<Collective>& collectives) {
   return names;
 }
 
+/// Those that do any of the collectives.
+std::string algorithms_for(const std::set<Collective>& collectives) {
+  std::set<std::string_view> algorithms{"native"};
+  for (const Collective collective : collectives)
+    for (const std::string_view name : algorithm_names(collective)) algorithms.insert(name);
+  std::string names;
+  for (const std::string_view name : algorithms) names += message(names.empty() ? "" : ", ", name);
+  return names;
+}
+
 /// A line for each collective and group that has sizes of which the table says nothing.
 void add_missing_rows(Axis axis, const ChoiceTable& table, const std::set<UsedCollective>& used,
                       std::vector<std::string>& notices) {
@@ -128,8 +138,7 @@ std::vector<std::string> find_unplanned(const PlanChoice& choice,
         supported.insert(each);
     throw InputError{message(name_of(axis), '=', algorithm, ": ", algorithm, " does ",
                              names_of(supported), ", and what runs over ", name_of(axis),
-                             " here is ", names_of(all),
-                             "; take another algorithm, for example ring")};
+                             " here is ", names_of(all), "; take one of ", algorithms_for(all))};
   }
   return notices;
 }

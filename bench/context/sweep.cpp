@@ -108,7 +108,7 @@ void check_world(const Split& split, int world_size) {
                              " with --transport threads) or lower --cp")};
   if (world_size % ranks == 0) return;
   int lower = ranks;
-  while (world_size % lower != 0) lower -= split.tp;
+  while (lower > 0 && world_size % lower != 0) lower -= split.tp;
   const int higher = (world_size / split.tp) * split.tp;
   throw InputError{lower > 0 && world_size % higher == 0
                        ? message("cp ", split.cp, " x tp ", split.tp, " does not divide the ",

@@ -82,6 +82,7 @@ TEST(ContextSweep, EveryRuleNamesValueAndWayOut) {
   };
   expect({"--cp", "4"}, 2, "cp 4 x tp 1 needs 4 ranks, but there are 2");
   expect({"--cp", "2"}, 3, "cp 2 x tp 1 does not divide the 3 ranks; try cp 1 or 3");
+  expect({"--tp", "3", "--heads", "6"}, 4, "tp 3 does not divide the 4 ranks; start 3 or 6");
   expect({"--cp", "2", "--kind", "ring", "--order", "contiguous", "--seq", "1025"}, 2, "seq 1025");
   expect({"--cp", "2", "--kind", "ring", "--order", "zigzag", "--seq", "1026"}, 2, "seq 1026");
   expect({"--cp", "4", "--kind", "ulysses", "--heads", "2"}, 4, "heads 2");
@@ -130,7 +131,10 @@ TEST(ContextSweep, AlgorithmsThatApplyNowhereAreRefused) {
   };
   EXPECT_THAT(problem("ring", "cp=ring"), HasSubstr("no collective runs over axis cp"));
   EXPECT_THAT(problem("ulysses", "tp=ring"), HasSubstr("no collective runs over axis tp"));
-  EXPECT_THAT(problem("ulysses", "cp=binomial"), HasSubstr("what runs over cp here is all_to_all"));
+  EXPECT_THAT(
+      problem("ulysses", "cp=binomial"),
+      HasSubstr(
+          "what runs over cp here is all_to_all; take one of bruck, native, pairwise, two_level"));
   EXPECT_EQ(problem("ring,ulysses", "cp=pairwise"), "accepted");
   EXPECT_EQ(problem("all-gather", "cp=ring"), "accepted");
 }
