@@ -173,7 +173,7 @@ TEST(ThreadTransport, NobodyTouchesTheMemoryOfAMemberThatHasWithdrawn) {
   int num_ended = 0;
   constexpr int rounds = 300;
   for (int round = 0; round < rounds; ++round) {
-    // A call whose contributions travel with it, and one whose members read each other's memory.
+    // Copied in no time, and for long enough to be met in the middle of it.
     const std::int64_t numel = round % 2 == 0 ? 4 : 4096;
     const auto [one, two] = gather_and_withdraw(numel, 1 << round / 2 % 10);
     num_ended += int{one} + int{two};
