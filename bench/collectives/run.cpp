@@ -230,8 +230,8 @@ class Sweep {
 
 /// A first pass over everything but auto, for auto's table. Its rows are not reported. On every
 /// rank the text of the table, which rank 0 also writes to --tune. Large sizes come first: they
-/// open TCP's windows, which later passes find open. Two rounds, some time apart, because what is
-/// fastest now may not be for long.
+/// open TCP's windows, which later passes find open. Several rounds, some time apart, because what
+/// is fastest now may not be for long; a row's time and samples are shared between them.
 std::string tune(const Options& options, const World& world, Workspace& workspace,
                  const Clocks& clocks, Transport& transport,
                  const std::function<bool()>& interrupted) {
@@ -239,8 +239,9 @@ std::string tune(const Options& options, const World& world, Workspace& workspac
   std::erase(first.algorithms, "auto");
   first.waits = false;
   first.matmul.clear();
-  constexpr int rounds = 2;
+  constexpr int rounds = 4;
   first.max_time_s /= rounds;
+  first.min_samples = std::max(1, first.min_samples / rounds);
   Meter meter{first, world, workspace, clocks, transport, interrupted};
   std::vector<Row> rows;
   const auto measure = [&](const Series& series, const Series::Size& size) {
