@@ -108,8 +108,9 @@ const ModelPreset& find_model(std::string_view name) {
   for (const std::string_view known : names)
     if (like.empty() && !lower.empty() && known.starts_with(lower)) like = known;
   const std::string hint = like.empty() ? "" : message("; did you mean ", like, '?');
-  throw InputError{message("unknown model ", name,
-                           hint.empty() ? "; --list-models prints the known ones" : hint)};
+  throw InputError{
+      message("unknown model ", name,
+              hint.empty() ? "; shardmark-tp --list-models prints the known ones" : hint)};
 }
 
 std::int64_t padded_vocab(std::int64_t vocab, std::int64_t tp) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <utility>
 
 namespace shardmark {
@@ -15,23 +14,15 @@ struct Parts {
   std::array<std::vector<Span>, 3> by_class;
   std::array<std::int64_t, 3> count{};
 
+  void add(WorkClass work, const Span& time) {
+    of(work).push_back(time);
+    ++count[static_cast<std::size_t>(work)];
+  }
   std::vector<Span>& of(WorkClass work) { return by_class[static_cast<std::size_t>(work)]; }
   [[nodiscard]] std::int64_t num(WorkClass work) const {
     return count[static_cast<std::size_t>(work)];
   }
 };
-
-Parts parts_in(const Timeline& timeline, std::span<const WorkClass> classes, const Window& window) {
-  Parts parts;
-  for (std::size_t i = 0; i < classes.size(); ++i) {
-    const Span& time = timeline.events[i].time;
-    if (window.span && time.start_ns >= window.span->end_ns) break;  // events are by start
-    if (!lies_in(time, window)) continue;
-    parts.of(classes[i]).push_back(cut_to(time, window));
-    ++parts.count[static_cast<std::size_t>(classes[i])];
-  }
-  return parts;
-}
 
 /// From the first start to the last end; an end before its start does not count.
 Span extent_of(const std::vector<Span>& spans) {
@@ -49,19 +40,6 @@ std::vector<Span> joined(const std::vector<Span>& a, const std::vector<Span>& b)
   return both;
 }
 
-/// Those at 0 when all others begin more than a second later.
-void drop_events_without_time(Timeline& timeline) {
-  constexpr std::int64_t far_ns = 1'000'000'000;
-  std::vector<DeviceEvent>& events = timeline.events;
-  const auto rest = std::ranges::find_if(
-      events, [](const DeviceEvent& event) { return event.time.start_ns != 0; });
-  const auto num = rest - events.begin();
-  if (num == 0 || rest == events.end() || rest->time.start_ns < far_ns) return;
-  events.erase(events.begin(), rest);
-  timeline.warnings.push_back(
-      message(num, " events at time 0 are left out: their times could not be collected"));
-}
-
 }  // namespace
 
 bool lies_in(const Span& time, const Window& window) {
@@ -75,10 +53,32 @@ Span cut_to(const Span& time, const Window& window) {
           std::min(time.end_ns, window.span->end_ns)};
 }
 
-std::optional<Account> account(const Timeline& timeline, std::span<const WorkClass> classes,
-                               const Window& window) {
+Accounting::Accounting(const Timeline& timeline, std::span<const WorkClass> classes)
+    : timeline_{timeline}, classes_{classes} {
   SHARDMARK_CHECK(classes.size() == timeline.events.size(), "a class for each event");
-  Parts parts = parts_in(timeline, classes, window);
+  latest_end_ns_.reserve(timeline.events.size());
+  for (const DeviceEvent& event : timeline.events) {
+    const Span& time = event.time;
+    latest_end_ns_.push_back(latest_end_ns_.empty() ? time.end_ns
+                                                    : std::max(latest_end_ns_.back(), time.end_ns));
+    if (time.end_ns == time.start_ns) ++num_zero_;
+    if (time.end_ns < time.start_ns) ++num_negative_;
+  }
+}
+
+std::size_t Accounting::first_after(std::int64_t time_ns) const {
+  return static_cast<std::size_t>(std::ranges::upper_bound(latest_end_ns_, time_ns) -
+                                  latest_end_ns_.begin());
+}
+
+std::optional<Account> Accounting::of(const Window& window) const {
+  Parts parts;
+  for (std::size_t i = window.span ? first_after(window.span->start_ns) : 0; i < classes_.size();
+       ++i) {
+    const Span& time = timeline_.events[i].time;
+    if (window.span && time.start_ns >= window.span->end_ns) break;  // events are by start
+    if (lies_in(time, window)) parts.add(classes_[i], cut_to(time, window));
+  }
   std::vector<Span>& compute_spans = parts.of(WorkClass::compute);
   std::vector<Span>& comm_spans = parts.of(WorkClass::communication);
   std::vector<Span>& copy_spans = parts.of(WorkClass::memory);
@@ -91,10 +91,8 @@ std::optional<Account> account(const Timeline& timeline, std::span<const WorkCla
   result.num_comm = parts.num(WorkClass::communication);
   result.num_kernels = parts.num(WorkClass::compute) + result.num_comm;
   result.num_copies = parts.num(WorkClass::memory);
-  for (const DeviceEvent& event : timeline.events) {
-    if (event.time.end_ns == event.time.start_ns) ++result.num_zero;
-    if (event.time.end_ns < event.time.start_ns) ++result.num_negative;
-  }
+  result.num_zero = num_zero_;
+  result.num_negative = num_negative_;
 
   const std::vector<Span> kernels = united(joined(compute_spans, comm_spans));
   const std::vector<Span> busy = united(std::move(all));
@@ -117,35 +115,16 @@ std::optional<Account> account(const Timeline& timeline, std::span<const WorkCla
   return result;
 }
 
+std::optional<Account> account(const Timeline& timeline, std::span<const WorkClass> classes,
+                               const Window& window) {
+  return Accounting{timeline, classes}.of(window);
+}
+
 std::vector<Window> windows_of(const Timeline& timeline) {
   std::vector<Window> windows{{"trace", std::nullopt}};
   for (const HostRange& step : timeline.steps)
     windows.push_back({"step:" + timeline.names.at(step.name), step.time});
   return windows;
-}
-
-void correct_impossible_times(Timeline& timeline) {
-  if (timeline.format == "shardmark") return;
-  drop_events_without_time(timeline);
-  std::int64_t num_cut = 0, longest_ns = 0;
-  std::map<std::pair<std::int32_t, std::int32_t>, DeviceEvent*> latest;  // by device and stream
-  for (DeviceEvent& event : timeline.events) {
-    if (event.time.end_ns <= event.time.start_ns) continue;
-    DeviceEvent*& before = latest[{event.device, event.stream}];
-    if (before != nullptr && before->time.end_ns > event.time.end_ns) {
-      longest_ns = std::max(longest_ns, before->time.end_ns - before->time.start_ns);
-      before->time.end_ns = event.time.start_ns;
-      ++num_cut;
-    }
-    before = &event;
-  }
-  if (num_cut == 0) return;
-  std::ranges::stable_sort(timeline.events, {}, [](const DeviceEvent& event) {
-    return std::pair{event.time.start_ns, event.time.end_ns};
-  });
-  timeline.warnings.push_back(message(
-      num_cut, " events end after the next one of their stream has ended (the longest says ",
-      longest_ns, " ns): impossible, they are cut where that begins"));
 }
 
 }  // namespace shardmark

@@ -2,6 +2,7 @@
 
 #include "profiler/communication.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -37,23 +38,29 @@ struct Account {
   /// so that this can be wrong.
   std::int64_t residual_ns{0};
 };
-/// Nothing where the window has no device work and no span of its own. `num_kernels` counts those
-/// that communicate, too; `num_copies` copies and sets.
+/// Accounts of many windows of one timeline: each takes as long as the window has events, not as
+/// the timeline has. Timeline and classes have to outlive it.
+class Accounting {
+ public:
+  Accounting(const Timeline& timeline, std::span<const WorkClass> classes);
+  /// Nothing where the window has no device work and no span of its own. `num_kernels` counts those
+  /// that communicate, too; `num_copies` copies and sets.
+  [[nodiscard]] std::optional<Account> of(const Window& window) const;
+  /// Place in Timeline::events before which none ends after `time_ns`.
+  [[nodiscard]] std::size_t first_after(std::int64_t time_ns) const;
+
+ private:
+  const Timeline& timeline_;
+  std::span<const WorkClass> classes_;
+  std::vector<std::int64_t> latest_end_ns_;  ///< of the events up to each
+  std::int64_t num_zero_{0}, num_negative_{0};
+};
+/// Of one window.
 [[nodiscard]] std::optional<Account> account(const Timeline& timeline,
                                              std::span<const WorkClass> classes,
                                              const Window& window);
 
 /// The whole trace and each step.
 [[nodiscard]] std::vector<Window> windows_of(const Timeline& timeline);
-
-/// Puts right what cannot have been, with a sentence in Timeline::warnings for each kind. To be
-/// done before `classify` under CommRule::automatic; the other rules take files as they are, and
-/// lanes of our own traces may hold several messages at once.
-///   - An event that ends after the next one of its stream has ended, too: work of a stream runs in
-///     order, so its duration is wrong; it is cut where the next begins. (A next one that begins a
-///     little early and ends later is usual where launches are programmatic.)
-///   - Events at time 0 when all others begin more than a second later: their times could not be
-///     collected (CUPTI then gives 0); they are left out, else the trace would begin at 0.
-void correct_impossible_times(Timeline& timeline);
 
 }  // namespace shardmark

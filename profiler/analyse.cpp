@@ -3,6 +3,16 @@
 #include <algorithm>
 
 namespace shardmark {
+namespace {
+
+/// Place of the first of united spans that ends after `time_ns`: few spans against many must not
+/// take as long as the many.
+std::size_t first_after(std::span<const Span> spans, std::int64_t time_ns) {
+  return static_cast<std::size_t>(std::ranges::upper_bound(spans, time_ns, {}, &Span::end_ns) -
+                                  spans.begin());
+}
+
+}  // namespace
 
 std::vector<Span> united(std::vector<Span> spans) {
   std::erase_if(spans, [](const Span& span) { return span.end_ns <= span.start_ns; });
@@ -19,7 +29,9 @@ std::vector<Span> united(std::vector<Span> spans) {
 
 std::vector<Span> intersected(std::span<const Span> a, std::span<const Span> b) {
   std::vector<Span> result;
-  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+  if (a.empty() || b.empty()) return result;
+  std::size_t i = first_after(a, b.front().start_ns), j = first_after(b, a.front().start_ns);
+  while (i < a.size() && j < b.size()) {
     const Span common{std::max(a[i].start_ns, b[j].start_ns), std::min(a[i].end_ns, b[j].end_ns)};
     if (common.start_ns < common.end_ns) result.push_back(common);
     ++(a[i].end_ns < b[j].end_ns ? i : j);
@@ -29,7 +41,8 @@ std::vector<Span> intersected(std::span<const Span> a, std::span<const Span> b) 
 
 std::vector<Span> subtracted(std::span<const Span> a, std::span<const Span> b) {
   std::vector<Span> result;
-  std::size_t j = 0;
+  if (a.empty()) return result;
+  std::size_t j = first_after(b, a.front().start_ns);
   for (Span rest : a) {
     while (j < b.size() && b[j].end_ns <= rest.start_ns) ++j;
     for (std::size_t k = j; k < b.size() && b[k].start_ns < rest.end_ns; ++k) {

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace shardmark {
@@ -25,10 +27,24 @@ struct DeviceEvent {
       no_time};                  ///< start of the host call that launched it, if it is in the file
   std::uint32_t name{no_index};  ///< in Timeline::names
   std::uint32_t call{no_index};  ///< in Timeline::calls: what the file says of a communication
+  /// Stream -1: the file names none; below that: by a text instead of a number.
   std::int32_t device{0}, stream{0};
+  /// Number of its process and context within the file; each has streams of its own.
+  std::uint32_t context{0};
   DeviceWork work{DeviceWork::kernel};
   bool between_devices{false};  ///< a copy from one device to another
+  bool of_graph{false};         ///< a node of a CUDA graph, which orders it instead of its stream
 };
+
+/// What runs work one after the other: device, context and stream.
+using Queue = std::tuple<std::int32_t, std::uint32_t, std::int32_t>;
+/// Nothing for work that no queue is known to order: nodes of graphs, work without a stream, and
+/// what takes no time.
+[[nodiscard]] inline std::optional<Queue> queue_of(const DeviceEvent& event) {
+  if (event.of_graph || event.stream == -1 || event.time.end_ns <= event.time.start_ns)
+    return std::nullopt;
+  return Queue{event.device, event.context, event.stream};
+}
 
 /// Ranks that communicate with each other, as the file describes them.
 struct ProcessGroup {
@@ -72,10 +88,14 @@ struct Timeline {
   std::vector<CommunicationCall> calls;
   std::int64_t num_events_read{0};    ///< in the file, of all kinds and ranks, host ones included
   std::vector<std::string> warnings;  ///< each a sentence: what was odd and what was made of it
-  /// Empty, or what of the file is missing: "truncated at byte 1234, within an event", "2 events
-  /// without readable text or time left out, the first at byte 567". The events that are here are
-  /// whole.
+  /// Empty, or where the file breaks off: "truncated at byte 1234, within an event". The events
+  /// that are here are whole.
   std::string cut;
+  /// What else of the file is broken: "2 events without readable text or time left out, the first
+  /// at byte 567". Each a sentence.
+  std::vector<std::string> faults;
+  /// Empty, or why nothing here tells which work communicates: then there is no verdict.
+  std::string no_classes;
 };
 
 }  // namespace shardmark

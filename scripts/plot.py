@@ -18,14 +18,19 @@ import argparse
 import json
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 
-import matplotlib
+try:
+    import matplotlib
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    import numpy as np
+    import pandas as pd
+except ImportError as problem:
+    sys.exit(f"{Path(sys.argv[0]).name}: {problem}; plots need matplotlib and pandas (Debian: "
+             "python3-matplotlib python3-pandas)")
 
 # Okabe and Ito's palette: distinguishable with every common form of colour blindness.
 BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, GREY = (
@@ -152,7 +157,10 @@ def save(run, out, figure, name, title, conventions, labels=None):
         figure.legend(labels.values(), labels.keys(), fontsize=8, frameon=False, ncol=columns,
                       loc="upper left", bbox_to_anchor=(0.01, 1 - (top - 0.08) / height))
         top += 0.04 + 0.16 * -(-len(labels) // columns)
-    figure.tight_layout(rect=(0, (0.15 + 0.12 * len(footer)) / height, 1, 1 - top / height))
+    with warnings.catch_warnings():
+        # Where labels leave too little room it changes nothing, and says so.
+        warnings.filterwarnings("ignore", message="Tight layout not applied")
+        figure.tight_layout(rect=(0, (0.15 + 0.12 * len(footer)) / height, 1, 1 - top / height))
     path = out / f"{name}.png"
     figure.savefig(path, dpi=130)
     plt.close(figure)

@@ -18,11 +18,8 @@ for such a folder.
 import json
 import re
 
-import numpy as np
-import pandas as pd
-
 import plot
-from plot import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, NotARun, plt
+from plot import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, NotARun, np, pd, plt
 
 IDLE = "#C8C8C8"
 PARTS = [("comp_us", "compute", BLUE), ("exposed_comm_us", "exposed communication", VERMILION),
@@ -199,7 +196,8 @@ def plot_stages(run, out):
         return
     rows, note = first_ranks(rows)
     figure, axes = plt.subplots(figsize=(9.5, 1.9 + 0.26 * len(rows)))
-    draw_bars(axes, [f"stage {row['stage']}, rank {row['rank']}" for _, row in rows.iterrows()],
+    labels = [f"stage {stage}, rank {rank}" for stage, rank in zip(rows["stage"], rows["rank"])]
+    draw_bars(axes, labels,
               [(rows[column] / 1e3, label, colour) for column, label, colour in
                (("comp_us", "compute", BLUE), ("collective_us", "exposed collectives", PURPLE),
                 ("exposed_mem_us", "exposed copies", ORANGE),

@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -54,19 +55,17 @@ void add_shares(const MatchedCollective& collective, std::vector<RankAcross>& ra
   last.caused_wait_ns += caused_wait_ns(collective);
 }
 
-double imbalance_of(const std::vector<RankAcross>& ranks) {
-  const auto [fastest, slowest] = std::ranges::minmax_element(ranks, {}, &RankAcross::compute_ns);
-  if (fastest->compute_ns <= 0) return 0;
-  return static_cast<double>(slowest->compute_ns) / static_cast<double>(fastest->compute_ns);
-}
-
 /// A step on every rank, on its clock; nothing on ranks without it.
 struct Step {
   std::string name;
   std::vector<std::optional<Span>> spans;
 };
 
-/// The first rank's steps that begin in its spans; on other ranks by name.
+bool lies_in(const Span& time, const std::optional<std::vector<Span>>& spans) {
+  return !spans || !intersected(*spans, std::vector<Span>{time}).empty();
+}
+
+/// The first rank's steps that lie in its spans, also in part; on other ranks by name.
 std::vector<Step> steps_of(const Recording& recording, const RankSpans& spans) {
   std::vector<Step> steps;
   std::map<std::string, std::size_t> places;
@@ -75,7 +74,7 @@ std::vector<Step> steps_of(const Recording& recording, const RankSpans& spans) {
     for (const HostRange& range : timeline.steps) {
       if (range.name >= timeline.names.size()) continue;
       const std::string& name = timeline.names[range.name];
-      if (rank == 0 && contains(spans[0], range.time.start_ns) &&
+      if (rank == 0 && lies_in(range.time, spans[0]) &&
           places.try_emplace(name, steps.size()).second)
         steps.push_back({name, std::vector<std::optional<Span>>(recording.ranks.size())});
       const auto place = places.find(name);
@@ -86,71 +85,89 @@ std::vector<Step> steps_of(const Recording& recording, const RankSpans& spans) {
   return steps;
 }
 
-/// The rank that caused the most wait, else the one with the most compute; -1 if there is neither.
-int most_critical(const std::vector<std::int64_t>& caused_ns,
-                  const std::vector<std::int64_t>& compute_ns) {
-  for (const auto& values : {caused_ns, compute_ns}) {
-    const auto most = std::ranges::max_element(values);
-    if (*most > 0) return static_cast<int>(most - values.begin());
-  }
-  return -1;
+/// The one whose value is the largest; -1 if that is 0, or several have it.
+int largest_of(const std::vector<RankAcross>& ranks, std::int64_t RankAcross::*member) {
+  const auto largest = std::ranges::max_element(ranks, {}, member);
+  const std::int64_t value = (*largest).*member;
+  if (value <= 0 || std::ranges::count(ranks, value, member) > 1) return -1;
+  return static_cast<int>(largest - ranks.begin());
 }
 
-class Critical {
- public:
-  Critical(const Recording& recording, const RankSpans& spans, AcrossRanks& across)
-      : recording_{recording}, across_{across}, steps_{steps_of(recording, spans)} {}
+/// `can_compare`: all ranks that do anything have a compute time.
+int most_critical(const std::vector<RankAcross>& ranks, bool can_compare) {
+  const bool somebody_waits =
+      std::ranges::any_of(ranks, [](const RankAcross& rank) { return rank.caused_wait_ns > 0; });
+  if (somebody_waits) return largest_of(ranks, &RankAcross::caused_wait_ns);
+  return can_compare ? largest_of(ranks, &RankAcross::compute_ns) : -1;
+}
 
-  void find() {
-    const std::size_t num_ranks = recording_.ranks.size();
-    if (steps_.empty()) {
-      std::vector<std::int64_t> caused, compute;
-      for (const RankAcross& rank : across_.ranks) {
-        caused.push_back(rank.caused_wait_ns);
-        compute.push_back(rank.compute_ns);
-      }
-      across_.step.emplace_back("trace");
-      across_.critical_rank.push_back(most_critical(caused, compute));
-      return;
+/// All ranks with device work have as many steps: their compute times are of the same work.
+bool have_equal_steps(const Recording& recording) {
+  std::optional<std::size_t> num_steps;
+  for (const RankRecording& rank : recording.ranks) {
+    const Timeline& timeline = rank.timeline;
+    if (timeline.events.empty()) continue;
+    if (num_steps.value_or(timeline.steps.size()) != timeline.steps.size()) return false;
+    num_steps = timeline.steps.size();
+  }
+  return true;
+}
+
+/// What the ranks cost each other in each step.
+class StepShares {
+ public:
+  /// `compute`: of each rank, within its spans.
+  StepShares(const Recording& recording, const RankSpans& spans,
+             const std::vector<std::vector<Span>>& compute)
+      : recording_{recording}, compute_{compute}, steps_{steps_of(recording, spans)} {
+    places_.resize(recording.ranks.size());
+    for (std::size_t i = 0; i < steps_.size(); ++i)
+      for (std::size_t rank = 0; rank < places_.size(); ++rank)
+        if (const std::optional<Span>& span = steps_[i].spans[rank])
+          places_[rank].emplace(span->start_ns, i);
+  }
+
+  [[nodiscard]] std::vector<StepAcross> of(const AcrossRanks& across) const {
+    std::vector<StepAcross> result;
+    for (const Step& step : steps_) {
+      result.push_back({step.name, std::vector<RankAcross>(recording_.ranks.size())});
+      for (std::size_t rank = 0; rank < step.spans.size(); ++rank)
+        if (step.spans[rank])
+          result.back().ranks[rank].compute_ns =
+              length_ns(intersected(compute_[rank], std::vector<Span>{*step.spans[rank]}));
     }
-    std::vector<std::vector<std::int64_t>> caused(steps_.size(),
-                                                  std::vector<std::int64_t>(num_ranks, 0));
-    for (const MatchedCollective& collective : across_.collectives)
-      if (const std::optional<std::size_t> step = step_of(collective))
-        caused[*step][static_cast<std::size_t>(collective.last_arriver)] +=
-            caused_wait_ns(collective);
-    std::vector<std::vector<Span>> busy;
-    for (const RankRecording& rank : recording_.ranks)
-      busy.push_back(busy_spans(rank, WorkClass::compute));
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-      std::vector<std::int64_t> compute;
-      for (std::size_t rank = 0; rank < num_ranks; ++rank)
-        compute.push_back(compute_in(busy[rank], steps_[i].spans[rank]));
-      across_.step.push_back(steps_[i].name);
-      across_.critical_rank.push_back(most_critical(caused[i], compute));
-    }
+    for (const MatchedCollective& collective : across.collectives)
+      if (const std::optional<std::size_t> step = step_of(collective, across.clocks))
+        add_shares(collective, result[*step].ranks);
+    for (std::size_t i = 0; i < steps_.size(); ++i)
+      result[i].critical_rank = most_critical(result[i].ranks, is_on_all(steps_[i]));
+    return result;
   }
 
  private:
-  /// Of a collective that somebody waited in: the step in which its first member begins it.
-  [[nodiscard]] std::optional<std::size_t> step_of(const MatchedCollective& collective) const {
-    if (collective.last_arriver < 0) return std::nullopt;
+  /// The step in which the first member begins the collective.
+  [[nodiscard]] std::optional<std::size_t> step_of(const MatchedCollective& collective,
+                                                   const ClockAlignment& clocks) const {
     const auto rank = static_cast<std::size_t>(collective.ranks.front());
-    const std::int64_t start_ns = collective.arrival_ns.front() - across_.clocks.offset_ns[rank];
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-      const std::optional<Span>& span = steps_[i].spans[rank];
-      if (span && span->start_ns <= start_ns && start_ns < span->end_ns) return i;
-    }
-    return std::nullopt;
+    const std::int64_t start_ns = collective.arrival_ns.front() - clocks.offset_ns[rank];
+    const auto next = places_[rank].upper_bound(start_ns);
+    if (next == places_[rank].begin()) return std::nullopt;
+    const std::size_t place = std::prev(next)->second;
+    if (start_ns >= steps_[place].spans[rank]->end_ns) return std::nullopt;
+    return place;
   }
 
-  static std::int64_t compute_in(const std::vector<Span>& busy, const std::optional<Span>& span) {
-    return span ? length_ns(intersected(busy, std::vector<Span>{*span})) : 0;
+  /// All ranks with device work have the step.
+  [[nodiscard]] bool is_on_all(const Step& step) const {
+    for (std::size_t rank = 0; rank < step.spans.size(); ++rank)
+      if (!step.spans[rank] && !recording_.ranks[rank].timeline.events.empty()) return false;
+    return true;
   }
 
   const Recording& recording_;
-  AcrossRanks& across_;
+  const std::vector<std::vector<Span>>& compute_;
   std::vector<Step> steps_;
+  std::vector<std::map<std::int64_t, std::size_t>> places_;  ///< by rank: start -> place of a step
 };
 
 }  // namespace
@@ -163,9 +180,11 @@ std::optional<AcrossRanks> analyse_across(const Recording& recording, const Rank
   across.warnings = std::move(matches.warnings);
   across.clocks = align_clocks(recording, matches.all, across.warnings);
   across.ranks.resize(recording.ranks.size());
+  std::vector<std::vector<Span>> compute;
   for (std::size_t i = 0; i < recording.ranks.size(); ++i) {
-    const std::vector<Span> busy = busy_spans(recording.ranks[i], WorkClass::compute);
-    across.ranks[i].compute_ns = length_ns(spans[i] ? intersected(busy, *spans[i]) : busy);
+    compute.push_back(busy_spans(recording.ranks[i], WorkClass::compute));
+    if (spans[i]) compute.back() = intersected(compute.back(), *spans[i]);
+    across.ranks[i].compute_ns = length_ns(compute.back());
   }
   for (Match& match : matches.all) {
     const MemberCall& first = match.members.front();
@@ -173,8 +192,8 @@ std::optional<AcrossRanks> analyse_across(const Recording& recording, const Rank
     across.collectives.push_back(make_collective(std::move(match), across.clocks));
     add_shares(across.collectives.back(), across.ranks);
   }
-  across.imbalance = imbalance_of(across.ranks);
-  Critical{recording, spans, across}.find();
+  across.critical_rank = most_critical(across.ranks, have_equal_steps(recording));
+  across.steps = StepShares{recording, spans, compute}.of(across);
   return across;
 }
 

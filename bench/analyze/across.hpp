@@ -55,16 +55,22 @@ struct RankAcross {
   std::int64_t compute_ns{0};
 };
 
+/// A step of the first rank, on all ranks that have one of its name.
+struct StepAcross {
+  std::string name;               ///< "ProfilerStep#552"
+  std::vector<RankAcross> ranks;  ///< of the collectives that their first member begins in it
+  int critical_rank{-1};          ///< as AcrossRanks::critical_rank
+};
+
 struct AcrossRanks {
   ClockAlignment clocks;
   std::vector<MatchedCollective> collectives;
   std::vector<RankAcross> ranks;  ///< as Recording::ranks
-  double imbalance{0};  ///< slowest over fastest rank's compute time; 0: one of them has none
-  /// The first rank's steps, or the trace as a whole if it has none, and for each the position of
-  /// the rank that the others waited for most, where nobody waited the one that computed longest;
-  /// -1 where nothing is known.
-  std::vector<std::string> step;
-  std::vector<int> critical_rank;
+  /// Position of the rank that the others waited for most; where nobody waited, and all ranks can
+  /// be compared, of the one that computed longest. -1 where that is not known, or several are
+  /// equal.
+  int critical_rank{-1};
+  std::vector<StepAcross> steps;      ///< by time; empty if the first rank has none
   std::vector<std::string> warnings;  ///< missing ranks, collectives that do not match, ...
 };
 /// Nothing with fewer than two ranks. Collectives are numbered over the whole recording, so give

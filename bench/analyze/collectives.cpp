@@ -162,25 +162,24 @@ RankSpans spans_on(const Recording& recording, const Window& window) {
   return spans;
 }
 
-bool contains(const std::optional<std::vector<Span>>& spans, std::int64_t time_ns) {
-  if (!spans) return true;
-  const auto next = std::ranges::upper_bound(*spans, time_ns, {}, &Span::start_ns);
-  return next != spans->begin() && time_ns < (next - 1)->end_ns;
-}
-
 namespace {
 
 struct RowCalls {
+  std::vector<Span> times;
   std::vector<double> durations_us;
-  std::int64_t total_ns{0}, exposed_ns{0};
+  std::int64_t total_ns{0};  ///< in the spans
   std::uint32_t first_event{0};
 };
 
-CollectiveRow make_row(const RowCalls& calls) {
+/// `exposed`: communication that is not under compute. Calls that run at once share it.
+CollectiveRow make_row(const RowCalls& calls, const ChosenSpans& chosen, const Cover& exposed) {
   CollectiveRow row;
   row.count = static_cast<std::int64_t>(calls.durations_us.size());
   row.total_us = to_us(calls.total_ns);
-  row.exposed_us = to_us(calls.exposed_ns);
+  std::int64_t exposed_ns = 0;
+  for (const Span& span : cut_to(chosen, united(calls.times)))
+    exposed_ns += exposed.within_ns(span);
+  row.exposed_us = to_us(exposed_ns);
   row.p50_us = percentile(calls.durations_us, 50);
   row.p95_us = percentile(calls.durations_us, 95);
   row.min_us = *std::ranges::min_element(calls.durations_us);
@@ -188,25 +187,24 @@ CollectiveRow make_row(const RowCalls& calls) {
   return row;
 }
 
-void add_rows(const RankRecording& rank, const std::optional<std::vector<Span>>& spans,
-              int world_size, const std::map<std::string, std::string>& axis_of,
-              std::vector<CollectiveRow>& rows) {
+void add_rows(const RankRecording& rank, const ChosenSpans& chosen, int world_size,
+              const std::map<std::string, std::string>& axis_of, std::vector<CollectiveRow>& rows) {
   const Timeline& timeline = rank.timeline;
-  const Cover compute{busy_spans(rank, WorkClass::compute)};
+  const Cover exposed{
+      subtracted(busy_spans(rank, WorkClass::communication), busy_spans(rank, WorkClass::compute))};
   using Key = std::tuple<std::string, std::uint32_t, std::string_view, std::int64_t>;
   std::map<Key, RowCalls> calls;
   for (const Communication& call : communications_of(rank)) {
-    if (!contains(spans, call.time.start_ns)) continue;
+    if (!lies_in(chosen, call.time)) continue;
     RowCalls& row = calls[{call.kind, call.group, call.dtype, call.bytes}];
     if (row.durations_us.empty()) row.first_event = call.event;
-    const std::int64_t length = call.time.end_ns - call.time.start_ns;
-    row.durations_us.push_back(to_us(length));
-    row.total_ns += length;
-    row.exposed_ns += length - compute.within_ns(call.time);
+    row.times.push_back(call.time);
+    row.durations_us.push_back(to_us(call.time.end_ns - call.time.start_ns));
+    row.total_ns += length_in(chosen, call.time);
   }
   const auto first = static_cast<std::ptrdiff_t>(rows.size());
   for (const auto& [key, of_key] : calls) {
-    CollectiveRow row = make_row(of_key);
+    CollectiveRow row = make_row(of_key, chosen, exposed);
     row.rank = timeline.rank;
     std::tie(row.kind, std::ignore, row.dtype, row.bytes) = key;
     if (const std::uint32_t group = std::get<1>(key); group != no_index) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "bench/analyze/recording.hpp"
+#include "bench/analyze/spans.hpp"
 
 #include <cstdint>
 #include <map>
@@ -69,14 +70,13 @@ struct Communication {
 /// When a rank was busy with one class of work: united spans.
 [[nodiscard]] std::vector<Span> busy_spans(const RankRecording& rank, WorkClass work);
 
-/// What is looked at of each rank, as Recording::ranks: disjoint spans by time on its own clock;
-/// nothing: all of it. Communication belongs to the span that it starts in.
-using RankSpans = std::vector<std::optional<std::vector<Span>>>;
+/// What is looked at of each rank, as Recording::ranks.
+using RankSpans = std::vector<ChosenSpans>;
 /// `window` on the clock of every rank.
 [[nodiscard]] RankSpans spans_on(const Recording& recording, const Window& window);
-[[nodiscard]] bool contains(const std::optional<std::vector<Span>>& spans, std::int64_t time_ns);
 
-/// All calls of one collective with one group, type and size on one rank.
+/// All calls of one collective with one group, type and size on one rank that lie in the spans,
+/// also in part.
 struct CollectiveRow {
   int rank{0};
   std::string kind;                   ///< all_reduce, all_gather, ..., send_recv, or "?"
@@ -84,12 +84,13 @@ struct CollectiveRow {
   int group_size{0};                  ///< 0 if the file does not say
   std::int64_t bytes{-1};             ///< S of the bus bandwidth; -1 if the file does not say
   std::int64_t count{0};
-  double total_us{0}, p50_us{0}, p95_us{0}, min_us{0}, max_us{0};
-  double exposed_us{0};                 ///< of the total, not under compute
+  double total_us{0};    ///< of all calls, what lies in the spans
+  double exposed_us{0};  ///< of their union, what lies in the spans and not under compute
+  double p50_us{0}, p95_us{0}, min_us{0}, max_us{0};  ///< of whole calls
   double algbw_GBps{0}, busbw_GBps{0};  ///< at the median of this rank; 0 if not known
   std::string kernel;                   ///< name of the first
 };
-/// Calls that start in the spans, whole; by rank, then the longest total first.
+/// By rank, then the longest total first.
 [[nodiscard]] std::vector<CollectiveRow> collective_rows(
     const Recording& recording, const RankSpans& spans,
     const std::map<std::string, std::string>& axis_of);

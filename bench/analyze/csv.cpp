@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <map>
 
 namespace shardmark::bench::analyze {
 namespace {
@@ -16,7 +17,8 @@ struct ResultRow {
   const Report& report;
   std::size_t place;
   const Account& account;
-  bool is_whole;  ///< the chosen window itself, no step
+  bool is_whole;           ///< the chosen window itself, no step
+  const StepAcross* step;  ///< null if it is no step, or the first rank does not have it
 
   [[nodiscard]] const RankReport& rank() const { return report.ranks[place]; }
 };
@@ -24,8 +26,14 @@ using R = const ResultRow&;
 
 Cell of_whole(R row, Cell cell) { return row.is_whole ? std::move(cell) : none(); }
 Cell across_ns(R row, std::int64_t RankAcross::*member) {
-  if (!row.is_whole || !row.report.has_complete_collectives()) return none();
-  return us(row.report.across->ranks[row.place].*member);
+  if (!row.report.has_complete_collectives()) return none();
+  if (row.is_whole) return us(row.report.across->ranks[row.place].*member);
+  return row.step == nullptr ? none() : us(row.step->ranks[row.place].*member);
+}
+Cell is_critical(R row) {
+  if (!row.report.across || (!row.is_whole && row.step == nullptr)) return none();
+  const int critical = row.is_whole ? row.report.across->critical_rank : row.step->critical_rank;
+  return critical < 0 ? none() : flag(critical == static_cast<int>(row.place));
 }
 Cell mfu_value(R row, double Mfu::*member) {
   return row.is_whole && row.report.mfu ? real((*row.report.mfu).*member) : none();
@@ -87,10 +95,15 @@ std::vector<Column<ResultRow>> time_columns() {
       {"peer_copy_us", "us", "union of copies between devices, which are part of mem_us",
        [](R r) { return of_whole(r, us(r.rank().peer_copies.total_ns)); }},
       {"wait_us", "us",
-       "duration of matched collectives beyond the shortest of their members: waiting for peers",
+       "duration of matched collectives beyond the shortest of their members: waiting for peers; "
+       "of a step: of those that begin in it",
        [](R r) { return across_ns(r, &RankAcross::wait_ns); }},
       {"transfer_us", "us", "the shortest durations: what is left without waiting",
        [](R r) { return across_ns(r, &RankAcross::transfer_ns); }},
+      {"is_critical", "",
+       "the others waited longest for it, or, where nobody waits, it computes longest; empty if "
+       "that is not known, or several are equal",
+       is_critical},
   };
 }
 
@@ -132,11 +145,17 @@ Table results_table(const Report& report) {
   std::vector<Column<ResultRow>> columns = identity_columns();
   for (const auto& more : {time_columns(), rate_columns()})
     columns.insert(columns.end(), more.begin(), more.end());
+  std::map<std::string, const StepAcross*> steps;
+  if (report.across)
+    for (const StepAcross& step : report.across->steps) steps["step:" + step.name] = &step;
   std::vector<ResultRow> rows;
   for (std::size_t i = 0; i < report.ranks.size(); ++i) {
     const RankReport& rank = report.ranks[i];
-    if (rank.total) rows.push_back({report, i, *rank.total, true});
-    for (const Account& step : rank.steps) rows.push_back({report, i, step, false});
+    if (rank.total) rows.push_back({report, i, *rank.total, true, nullptr});
+    for (const Account& step : rank.steps) {
+      const auto across = steps.find(step.window.name);
+      rows.push_back({report, i, step, false, across == steps.end() ? nullptr : across->second});
+    }
   }
   return make_table("results", columns, rows);
 }

@@ -13,8 +13,9 @@ namespace shardmark::bench {
 namespace {
 
 Account account_in(const RankRecording& rank, const std::optional<std::vector<Span>>& spans) {
+  const Accounting accounting{rank.timeline, rank.classes};
   const auto of = [&](const std::optional<Span>& span) {
-    return account(rank.timeline, rank.classes, {"", span}).value_or(Account{});
+    return accounting.of({"", span}).value_or(Account{});
   };
   if (!spans) return of(std::nullopt);
   Account sum;
@@ -47,7 +48,16 @@ std::vector<std::int64_t> begins_of(const ComparedRun& run) {
   return after_ns;
 }
 
-/// Numbers of the ranks that both runs have; fills in where they are and what they did.
+std::string ranks_of(const Recording& recording) {
+  constexpr std::size_t num_shown = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(num_shown, recording.ranks.size()); ++i)
+    text += message(i == 0 ? "" : ", ", recording.ranks[i].timeline.rank);
+  return recording.ranks.size() > num_shown ? text + ", ..." : text.empty() ? "none" : text;
+}
+
+/// Numbers of the ranks that both runs have, and where they are. Two single ranks are compared
+/// whatever their numbers.
 std::vector<int> find_common(ComparedRun& a, ComparedRun& b, std::vector<std::string>& warnings) {
   std::vector<int> common;
   std::string alone;
@@ -70,13 +80,13 @@ std::vector<int> find_common(ComparedRun& a, ComparedRun& b, std::vector<std::st
     in_b.erase(other);
   }
   for (const auto& [rank, position] : in_b) note(rank, "B");
-  if (!alone.empty()) warnings.push_back(alone + ": left out");
-  if (common.empty()) return common;
-  for (ComparedRun* run : {&a, &b}) {
-    for (const std::size_t position : run->positions)
-      run->accounts.push_back(account_in(run->recording.ranks[position], run->spans[position]));
-    run->begins_ns = begins_of(*run);
+  if (common.empty() && a.recording.ranks.size() == 1 && b.recording.ranks.size() == 1) {
+    for (ComparedRun* run : {&a, &b}) run->positions.push_back(0);
+    warnings.push_back(message("A is rank ", ranks_of(a.recording), " and B rank ",
+                               ranks_of(b.recording), ": they are compared as one"));
+    return {a.recording.ranks.front().timeline.rank};
   }
+  if (!alone.empty()) warnings.push_back(alone + ": left out");
   return common;
 }
 
@@ -181,9 +191,14 @@ RunDiff diff_runs(const Recording& a_recording, const RankSpans& a_spans,
   ComparedRun a{a_recording, a_spans, analyse_across(a_recording, a_spans)};
   ComparedRun b{b_recording, b_spans, analyse_across(b_recording, b_spans)};
   const std::vector<int> common = find_common(a, b, diff.warnings);
-  if (common.empty()) {
-    diff.conclusion = "the runs have no rank in common";
-    return diff;
+  if (common.empty())
+    throw InputError{message("--diff: the runs have no rank in common (A has ",
+                             ranks_of(a_recording), ", B ", ranks_of(b_recording),
+                             "); give runs of the same ranks, or one file each")};
+  for (ComparedRun* run : {&a, &b}) {
+    for (const std::size_t position : run->positions)
+      run->accounts.push_back(account_in(run->recording.ranks[position], run->spans[position]));
+    run->begins_ns = begins_of(*run);
   }
   if (num_steps(a) != num_steps(b))
     diff.warnings.push_back(message("A has ", num_steps(a), " steps and B ", num_steps(b),

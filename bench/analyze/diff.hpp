@@ -46,7 +46,8 @@ struct RunDiff {
   std::string conclusion;
   std::vector<std::string> warnings;  ///< ranks of one run only, unequal numbers of steps, ...
 };
-/// What changed from `a` to `b`, each within its spans.
+/// What changed from `a` to `b`, each within its spans. Throws InputError if no rank is in both,
+/// unless they have one each.
 [[nodiscard]] RunDiff diff_runs(const Recording& a, const RankSpans& a_spans, const Recording& b,
                                 const RankSpans& b_spans);
 

@@ -1,8 +1,7 @@
 #include "bench/analyze/diff_conclusion.hpp"
 
+#include "bench/analyze/time_text.hpp"
 #include "core/error.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
@@ -13,11 +12,9 @@ namespace {
 
 constexpr std::int64_t notable_part = 100;  ///< changes below a hundredth of the window are noise
 
-std::string milliseconds(std::int64_t ns) {
-  return fmt::format("{:.3f} ms", static_cast<double>(std::abs(ns)) / 1e6);
-}
+std::string time_of(std::int64_t ns) { return time_text(std::abs(ns)); }
 std::string longer(std::int64_t delta_ns) {
-  return milliseconds(delta_ns) + (delta_ns < 0 ? " shorter" : " longer");
+  return time_of(delta_ns) + (delta_ns < 0 ? " shorter" : " longer");
 }
 
 /// What the others waited for one rank, by collective.
@@ -51,7 +48,7 @@ std::string cause_of(const ComparedRun& a, const ComparedRun& b, std::size_t com
   if (most == idle)
     return message("; its device idles ", longer(sign * idle),
                    ": look at launches, input and what else runs there");
-  return message("; its device begins ", milliseconds(begin), sign > 0 ? " later" : " earlier",
+  return message("; its device begins ", time_of(begin), sign > 0 ? " later" : " earlier",
                  " than the first one does: look at the host and what else runs there");
 }
 
@@ -77,9 +74,9 @@ std::string conclude_from_waits(const ComparedRun& a, const ComparedRun& b,
       waits, {}, [&](const auto& wait) { return sign * wait.second.delta_ns(); });
   const std::int64_t a_ns = a.across->ranks[a.positions[most]].caused_wait_ns;
   return message("rank ", common[most], " is ", sign > 0 ? "slower" : "faster",
-                 " in B: the other ranks wait ", longer(delta), " for it (A ", milliseconds(a_ns),
-                 ", B ", milliseconds(a_ns + delta), "), most of it in ", describe(largest->first),
-                 " (", longer(largest->second.delta_ns()), ')', cause_of(a, b, most, sign));
+                 " in B: the other ranks wait ", longer(delta), " for it (A ", time_of(a_ns),
+                 ", B ", time_of(a_ns + delta), "), most of it in ", describe(largest->first), " (",
+                 longer(largest->second.delta_ns()), ')', cause_of(a, b, most, sign));
 }
 
 /// Where nothing could be matched: the rank whose compute grew most beyond the others'.
@@ -123,10 +120,9 @@ std::string conclude_from_categories(const std::vector<CategoryChange>& categori
     return "nothing changes by more than 1 % of the window";
   const auto* const words = std::ranges::find(
       all_categories, most->category, [](const Category& c) { return std::string{c.name}; });
-  return message("the window of B is ", longer(window.delta_ns()), " (A ",
-                 milliseconds(window.a_ns), ", B ", milliseconds(window.b_ns),
-                 ", mean over ranks); what changes most is ", words->words, ", ",
-                 longer(most->time.delta_ns()));
+  return message("the window of B is ", longer(window.delta_ns()), " (A ", time_of(window.a_ns),
+                 ", B ", time_of(window.b_ns), ", mean over ranks); what changes most is ",
+                 words->words, ", ", longer(most->time.delta_ns()));
 }
 
 }  // namespace

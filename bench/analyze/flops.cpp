@@ -1,5 +1,6 @@
 #include "bench/analyze/flops.hpp"
 
+#include "bench/analyze/windows.hpp"
 #include "bench/harness/statistics.hpp"
 #include "core/cuda/devices.hpp"
 #include "core/error.hpp"
@@ -51,32 +52,35 @@ ModelFlops flops_of(const WorkOfStep& work) {
 }
 
 /// Time of each step on its slowest rank, by name; steps that a rank lacks are left out.
-std::vector<double> step_times_us(const Recording& recording) {
+std::vector<double> step_times_us(const analyze::ChosenWindows& windows) {
   struct Step {
     std::size_t num_ranks{0};
     double time_us{0};
   };
   std::map<std::string, Step> steps;
-  for (const RankRecording& rank : recording.ranks)
-    for (const HostRange& range : rank.timeline.steps) {
-      Step& step = steps[rank.timeline.names.at(range.name)];
+  for (const std::vector<analyze::RankWindow>& of_rank : windows.steps)
+    for (const analyze::RankWindow& window : of_rank) {
+      if (!window.is_whole) continue;
+      Step& step = steps[window.name];
       ++step.num_ranks;
-      step.time_us = std::max(step.time_us,
-                              static_cast<double>(range.time.end_ns - range.time.start_ns) / 1e3);
+      step.time_us = std::max(step.time_us, static_cast<double>(length_ns(*window.spans)) / 1e3);
     }
   std::vector<double> times_us;
   for (const auto& [name, step] : steps)
-    if (step.num_ranks == recording.ranks.size() && step.time_us > 0)
+    if (step.num_ranks == windows.steps.size() && step.time_us > 0)
       times_us.push_back(step.time_us);
   return times_us;
 }
 
-/// From first to last device work of the slowest rank.
-double trace_time_us(const Recording& recording) {
+/// Of the window on the rank where it is longest.
+double window_time_us(const Recording& recording, const analyze::ChosenWindows& windows) {
   double longest_us = 0;
-  for (const RankRecording& rank : recording.ranks)
-    if (const auto whole = account(rank.timeline, rank.classes, {"trace", {}}))
+  for (std::size_t i = 0; i < recording.ranks.size(); ++i) {
+    const RankRecording& rank = recording.ranks[i];
+    const Accounting accounting{rank.timeline, rank.classes};
+    if (const auto whole = account_in(accounting, rank, windows.all[i]))
       longest_us = std::max(longest_us, static_cast<double>(whole->span_ns) / 1e3);
+  }
   return longest_us;
 }
 
@@ -104,18 +108,21 @@ void set_peak(Mfu& mfu, const Recording& recording, const WorkOfStep& work) {
 
 }  // namespace
 
-std::optional<Mfu> model_flops_utilization(const Recording& recording, const WorkOfStep& work) {
+std::optional<Mfu> model_flops_utilization(const Recording& recording, const WorkOfStep& work,
+                                           const analyze::ChosenWindows& windows) {
   if (!is_given(work) || recording.ranks.empty()) return std::nullopt;
   const ModelFlops flops = flops_of(work);
   Mfu mfu;
   mfu.flops_causal = flops.causal;
   mfu.flops_full = flops.full;
   set_peak(mfu, recording, work);
-  std::vector<double> times_us = step_times_us(recording);
+  std::vector<double> times_us = step_times_us(windows);
   mfu.num_steps = static_cast<std::int64_t>(times_us.size());
   if (times_us.empty()) {
-    times_us.push_back(trace_time_us(recording));
-    mfu.note = "no step is annotated on all ranks: the whole trace is taken for one";
+    times_us.push_back(window_time_us(recording, windows));
+    mfu.note =
+        message("no whole step is on all ranks: ",
+                windows.name == "trace" ? "the whole trace" : windows.name, " is taken for one");
   }
   mfu.step_us = median(times_us);
   if (mfu.step_us <= 0) throw InputError{"there is no device work whose time could be compared"};

@@ -8,6 +8,9 @@
 #include <string>
 
 namespace shardmark::bench {
+namespace analyze {
+struct ChosenWindows;
+}
 
 /// What a step computes, as the user says, and on what. Either `model` with `tokens`, or `flops`.
 struct WorkOfStep {
@@ -24,7 +27,7 @@ struct WorkOfStep {
 /// counted in full, and for `causal` only what a causal mask leaves).
 struct Mfu {
   double flops_causal{0}, flops_full{0};  ///< of one step over all ranks
-  double step_us{0};  ///< median over steps; a step lasts as long as its slowest rank
+  double step_us{0};  ///< median over the chosen steps; one lasts as long as its slowest rank
   std::int64_t num_steps{0};
   int num_devices{0};           ///< world size
   double tokens_per_s{0};       ///< 0 where only FLOPs are given
@@ -34,9 +37,12 @@ struct Mfu {
   std::string peak_source;
   std::string note;  ///< empty, or what to know: no steps, so the whole trace is one; ...
 };
-/// Nothing where the user says nothing of the work. Throws InputError where it says too much or too
-/// little, the model is unknown, or there is no peak for the device: the message names the option.
+/// Nothing where the user says nothing of the work. Of `windows` the steps count that all ranks
+/// have and that --window cuts nothing off; without any the window is taken for one step. Throws
+/// InputError where it says too much or too little, the model is unknown, or there is no peak for
+/// the device: the message names the option.
 [[nodiscard]] std::optional<Mfu> model_flops_utilization(const Recording& recording,
-                                                         const WorkOfStep& work);
+                                                         const WorkOfStep& work,
+                                                         const analyze::ChosenWindows& windows);
 
 }  // namespace shardmark::bench

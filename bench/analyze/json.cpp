@@ -73,7 +73,7 @@ Json head_json(const Report& report) {
             {"errors", report.errors},
             {"verdict", report.verdict.name},
             {"verdict_reason", report.verdict.reason}};
-  if (report.across) head["imbalance"] = report.across->imbalance;
+  if (report.compared.ratio() > 0) head["imbalance"] = report.compared.ratio();
   if (report.mfu) {
     const Mfu& mfu = *report.mfu;
     head["mfu"] = {{"flops_model_causal", mfu.flops_causal},
@@ -102,7 +102,8 @@ std::string diff_json_text(const Options& options, const RunDiff& diff) {
   Json json{{"program", "shardmark-analyze"},   {"version", build_info().version},
             {"schema_version", schema_version}, {"a", options.inputs.at(0)},
             {"b", options.inputs.at(1)},        {"conclusion", diff.conclusion},
-            {"warnings", diff.warnings}};
+            {"warnings", diff.warnings},        {"categories", Json::array()},
+            {"collectives", Json::array()},     {"kernels", Json::array()}};
   for (const CategoryChange& change : diff.categories) {
     Json row = change_of(change.time);
     row["rank"] = change.rank < 0 ? Json("mean") : Json(change.rank);

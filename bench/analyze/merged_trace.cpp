@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -30,7 +31,7 @@ std::string in_us(std::int64_t ns) {
 }
 
 /// Rows of one process, in the order in which Perfetto shows them.
-enum class Lane { step, range, compute, communication, copy };
+enum class Lane { step, range, launch, compute, communication, copy };
 
 /// Threads of one process. Perfetto drops events that overlap others of their thread, so a lane has
 /// as many threads as it needs; host ranges may lie within each other.
@@ -88,12 +89,19 @@ class GroupNames {
 
 class TraceWriter {
  public:
-  TraceWriter(const std::string& path, int world_size,
+  TraceWriter(const std::string& path, const Recording& recording,
               const std::map<std::string, std::string>& axis_of)
-      : archive_{path}, world_size_{world_size}, axis_of_{axis_of} {
+      : archive_{path}, world_size_{recording.world_size}, axis_of_{axis_of} {
     add(R"({{"schemaVersion": 1, "displayTimeUnit": "ms", "distributedInfo": )"
-        R"({{"backend": "merged", "rank": 0, "world_size": {}}}, "traceEvents": [)",
-        world_size);
+        R"({{"backend": "merged", "rank": 0, "world_size": {}}}, "deviceProperties": [)",
+        world_size_);
+    // As our reader takes them: by rank, since devices of several hosts have the same numbers.
+    bool is_first = true;
+    for (const RankRecording& rank : recording.ranks)
+      if (const Recorded& timeline = rank.timeline; !timeline.device_name.empty())
+        add(R"({}{{"id": {}, "name": {}}})", std::exchange(is_first, false) ? "" : ", ",
+            timeline.rank, quoted(timeline.device_name));
+    add(R"(], "traceEvents": [)");
   }
 
   void add_rank(const RankRecording& rank, std::int64_t offset_ns) {
@@ -112,6 +120,7 @@ class TraceWriter {
                   threads.place(lane, name, time), time);
         buffer_ += '}';
       }
+    add_launches(timeline, offset_ns, threads);
     for (std::size_t i = 0; i < timeline.events.size(); ++i)
       add_device_event(timeline, timeline.events[i], rank.classes[i], offset_ns, threads);
     name_rows(timeline, threads);
@@ -163,6 +172,20 @@ class TraceWriter {
     buffer_ += '}';
   }
 
+  /// One call for all that was launched at the same time, as a graph's nodes are.
+  void add_launches(const Recorded& timeline, std::int64_t offset_ns, Threads& threads) {
+    launch_of_.clear();
+    for (const DeviceEvent& event : timeline.events)
+      if (event.launch_ns != no_time) launch_of_.try_emplace(event.launch_ns);
+    for (auto& [launch_ns, number] : launch_of_) {
+      number = ++num_launches_;
+      const Span time = shifted({launch_ns, launch_ns}, offset_ns);
+      add_event("cuda_runtime", "\"launch\"", timeline.rank,
+                threads.place(Lane::launch, "launches", time), time);
+      add(R"(, "args": {{"correlation": {}}}}})", number);
+    }
+  }
+
   void add_device_event(const Recorded& timeline, const DeviceEvent& event, WorkClass work,
                         std::int64_t offset_ns, Threads& threads) {
     const Span time = shifted(event.time, offset_ns);
@@ -180,8 +203,9 @@ class TraceWriter {
                            : event.work == DeviceWork::copy ? "gpu_memcpy"
                                                             : "gpu_memset";
     add_event(category, text_of(event.name), timeline.rank, threads.place(kind, lane, time), time);
-    add(R"(, "args": {{"device": {}, "stream": {}{}}}}})", event.device, event.stream,
-        has_call ? args_[event.call] : std::string{});
+    add(R"(, "args": {{"device": {}, "stream": {})", event.device, event.stream);
+    if (event.launch_ns != no_time) add(R"(, "correlation": {})", launch_of_.at(event.launch_ns));
+    add("{}}}}}", has_call ? args_[event.call] : std::string{});
   }
 
   /// Args and purposes of all calls of a rank, as PyTorch's profiler names them.
@@ -238,8 +262,10 @@ class TraceWriter {
   std::string buffer_;
   bool is_first_{true};
   GroupNames group_names_;
-  std::vector<std::string> names_;            ///< of a rank, in quotes; the last for none
-  std::vector<std::string> args_, purposes_;  ///< of a rank's calls
+  std::vector<std::string> names_;                  ///< of a rank, in quotes; the last for none
+  std::vector<std::string> args_, purposes_;        ///< of a rank's calls
+  std::map<std::int64_t, std::int64_t> launch_of_;  ///< of a rank: time -> correlation
+  std::int64_t num_launches_{0};                    ///< of all ranks
 };
 
 /// The first start of anything on any rank.
@@ -253,6 +279,9 @@ std::int64_t begin_of(const Recording& recording, const std::vector<std::int64_t
                             item.time.start_ns + offset_ns[i]);
     };
     look_at(timeline.events);
+    for (const DeviceEvent& event : timeline.events)
+      if (event.launch_ns != no_time)
+        begin_ns = std::min(*begin_ns, event.launch_ns + offset_ns[i]);
     look_at(timeline.steps);
     look_at(timeline.ranges);
   }
@@ -269,8 +298,8 @@ void write_merged_trace(const Recording& recording, const std::vector<std::int64
   const std::int64_t begin_ns = begin_of(recording, offsets);
   const std::string suffix = TextArchive::suffix();
   const bool has_suffix = !suffix.empty() && path.ends_with(suffix);
-  TraceWriter writer{has_suffix ? path.substr(0, path.size() - suffix.size()) : path,
-                     recording.world_size, axis_of};
+  TraceWriter writer{has_suffix ? path.substr(0, path.size() - suffix.size()) : path, recording,
+                     axis_of};
   for (std::size_t i = 0; i < recording.ranks.size(); ++i)
     writer.add_rank(recording.ranks[i], offsets[i] - begin_ns);
   writer.finish();

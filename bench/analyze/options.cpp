@@ -37,11 +37,12 @@ constexpr const char* examples =
 
 constexpr double ns_per_us = 1e3;
 
-std::int64_t parse_step(std::string_view option, std::string_view text) {
+/// `part` of a list, all of it or one end of a range.
+std::int64_t parse_step(std::string_view option, std::string_view part, std::string_view text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size() || number < 0)
-    throw InputError{message(option, ": '", text,
+    throw InputError{message(option, ": '", part,
                              "' is not the number of a step; try 552, 552-554, last:3, all or "
                              "none")};
   return number;
@@ -57,10 +58,11 @@ StepChoice parse_steps(std::string_view option, const std::string& text) {
   StepChoice choice{Kind::numbers, 0, {}, text};
   for (const std::string& part : split_list(option, text)) {
     const std::size_t dash = part.find('-');
-    const std::int64_t first = parse_step(option, std::string_view{part}.substr(0, dash));
-    const std::int64_t end = dash == std::string::npos
-                                 ? first
-                                 : parse_step(option, std::string_view{part}.substr(dash + 1));
+    const std::int64_t first = parse_step(option, part, std::string_view{part}.substr(0, dash));
+    const std::int64_t end =
+        dash == std::string::npos
+            ? first
+            : parse_step(option, part, std::string_view{part}.substr(dash + 1));
     if (end < first)
       throw InputError{
           message(option, ": '", part, "' ends before it begins; try ", end, '-', first)};
@@ -83,7 +85,10 @@ Span parse_window(std::string_view option, const std::string& text) {
       throw InputError{message(option, ": '", end, "' is too large; the largest value is 1e15")};
     ns.push_back(std::llround(us * ns_per_us));
   }
-  if (ns[1] <= ns[0])
+  if (ns[1] == ns[0])
+    throw InputError{message(option, ": '", text, "' has no length; try ", ends[0], ',',
+                             us_text(ns[0] + 1'000'000))};
+  if (ns[1] < ns[0])
     throw InputError{
         message(option, ": '", text, "' ends before it begins; try ", ends[1], ',', ends[0])};
   return {ns[0], ns[1]};
@@ -106,6 +111,10 @@ void add_axis(Options& options, std::string_view option, const std::string& text
 CommandLine::Handler set_file(std::string& into) {
   return [&into](std::string_view option, const std::string& text) {
     if (text.empty()) throw InputError{message(option, " needs the name of a file")};
+    if (text == "-")
+      throw InputError{message(option,
+                               ": '-' is no file, and the summary goes to stdout; give the "
+                               "name of a file")};
     into = text;
   };
 }
@@ -158,7 +167,11 @@ void add_communication_options(CommandLine& line, Options& options) {
   line.add_repeatable("--comm-pattern",
                       {"REGEX", "further kernels that communicate, by name; may be repeated",
                        "none", "my_all_?reduce"},
-                      [&options](std::string_view, const std::string& text) {
+                      [&options](std::string_view option, const std::string& text) {
+                        if (text.empty())
+                          throw InputError{message(option,
+                                                   ": an empty pattern is in every name; "
+                                                   "give a part of a kernel's name")};
                         options.comm_patterns.push_back(text);
                       });
   line.add_repeatable("--axis-of",
@@ -233,35 +246,6 @@ void add_output_options(CommandLine& line, Options& options) {
   line.add_print("--version", "print the version", [] { return version_text() + "\n"; });
 }
 
-void check_together(const Options& options) {
-  if (options.inputs.empty())
-    throw InputError{
-        "nothing to analyse; give files, a folder or a glob, for example: shardmark-analyze "
-        "traces/"};
-  if (options.diff && options.inputs.size() != 2)
-    throw InputError{message("--diff compares two inputs, but there ",
-                             options.inputs.size() == 1 ? "is " : "are ", options.inputs.size(),
-                             "; quote a glob: --diff 'before/*.json' 'after/*.json'")};
-  if (options.diff && !(options.csv + options.out + options.merged_trace).empty())
-    throw InputError{
-        "--diff prints a comparison, and --json keeps it; leave out --csv, --out and "
-        "--merged-trace, which are of one run"};
-  const WorkOfStep& work = options.work;
-  if (work.flops > 0 && (!work.model.empty() || work.tokens > 0 || work.seq > 0))
-    throw InputError{"--flops says what a step computes; leave out --model, --tokens and --seq"};
-  if (!work.model.empty() && work.tokens == 0)
-    throw InputError{message("--model ", work.model,
-                             " needs the tokens of a step over all ranks; add, for example, "
-                             "--tokens 64k")};
-  const bool has_work = !work.model.empty() || work.flops > 0;
-  for (const auto& [option, is_given] :
-       {std::pair{"--tokens", work.tokens > 0}, std::pair{"--peak-tflops", work.peak_tflops > 0},
-        std::pair{"--num-devices", options.num_devices > 0}})
-    if (is_given && !has_work)
-      throw InputError{
-          message(option, " is about model FLOPs; add --model NAME --tokens N, or --flops X")};
-}
-
 }  // namespace
 
 Options parse_options(const std::vector<std::string>& arguments) {
@@ -279,7 +263,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   add_limit_options(line, options.thresholds, true);
   add_output_options(line, options);
   options.print = line.parse(arguments);
-  if (options.print.empty()) check_together(options);
+  if (options.print.empty()) check_together(options, arguments);
   return options;
 }
 

@@ -60,6 +60,10 @@ struct Options {
 /// value, the rule and what would work.
 [[nodiscard]] Options parse_options(const std::vector<std::string>& arguments);
 
+/// Throws InputError where options contradict each other, or one would do nothing. `arguments`: as
+/// parse_options has them.
+void check_together(const Options& options, const std::vector<std::string>& arguments);
+
 /// "auto", "nccl" or "wide".
 [[nodiscard]] std::string_view name_of(CommRule rule);
 

@@ -58,7 +58,7 @@ std::string axis_by_distance(const std::vector<int>& ranks, int world_size, bool
 
 std::string purpose_of(const ProcessGroup& group, int world_size,
                        const std::map<std::string, std::string>& axis_of, std::string_view kind) {
-  for (const std::string& word : {group.name, group.description})
+  for (const std::string& word : {group.name, group.description, label_of(group)})
     if (const auto told = axis_of.find(word); told != axis_of.end()) return told->second;
   for (const std::string& word : {group.description, group.name})
     if (std::string axis = axis_in(word); !axis.empty()) return axis;

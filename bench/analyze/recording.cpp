@@ -2,6 +2,8 @@
 
 #include "bench/analyze/recording_parts.hpp"
 #include "core/error.hpp"
+#include "profiler/impossible_times.hpp"
+#include "profiler/sentences.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -66,17 +68,22 @@ void number_ranks(std::vector<Recorded>& timelines, Recording& recording) {
   }
   if (!given.empty() && timelines.size() > 1)
     recording.warnings.push_back(
-        message(given.size(), given.size() == 1 ? " recording does" : " recordings do",
+        message(counted(static_cast<std::int64_t>(given.size()), "recording", "does", "do"),
                 " not say of which rank it is: taken for rank ", list_of(given),
                 " in the order of the files (\"rank3\" in a file's name would tell)"));
 }
 
 void leave_out_duplicates(std::vector<Recorded>& timelines, Recording& recording) {
+  std::map<std::string, int> num_ranks;  // of each file
+  for (const Recorded& timeline : timelines) ++num_ranks[timeline.file];
   std::vector<Recorded> kept;
   for (Recorded& timeline : timelines) {
     const auto first = std::ranges::find(kept, timeline.rank, &Recorded::rank);
     if (first == kept.end())
       kept.push_back(std::move(timeline));
+    else if (num_ranks[timeline.file] > 1)
+      recording.errors.push_back(message("rank ", timeline.rank, " of ", timeline.file,
+                                         " is left out: ", first->file, " has one, too"));
     else
       recording.errors.push_back(message(timeline.file, " is left out: it is of rank ",
                                          timeline.rank, ", as is ", first->file));
@@ -118,11 +125,17 @@ void report(Recording& recording) {
     if (!timeline.cut.empty() && cut_files.insert(timeline.file).second)
       recording.errors.push_back(message(timeline.file, " breaks off: ", timeline.cut,
                                          "; what is before that is analysed"));
+    for (const std::string& fault : timeline.faults)
+      recording.errors.push_back(message(timeline.file, ": ", fault, "; the rest is analysed"));
     if (timeline.events.empty())
       recording.warnings.push_back(
           message("rank ", timeline.rank, " has no GPU work (", timeline.file, ")"));
+    if (timeline.world_size > 0 && timeline.rank >= timeline.world_size)
+      recording.warnings.push_back(message("there is a rank ", timeline.rank, ", but ",
+                                           timeline.file, " says that the world has ",
+                                           timeline.world_size, ": one of the two is wrong"));
   }
-  for (auto& sentences : {different_jobs(recording.ranks), different_units(recording.ranks)})
+  for (auto& sentences : {different_jobs(recording), different_units(recording.ranks)})
     std::ranges::copy(sentences, std::back_inserter(recording.warnings));
   if (!recording.missing_ranks.empty())
     recording.warnings.push_back(

@@ -1,4 +1,7 @@
+#include "bench/analyze/clocks.hpp"
+#include "bench/analyze/match.hpp"
 #include "bench/analyze/recording_parts.hpp"
+#include "bench/analyze/time_text.hpp"
 #include "core/error.hpp"
 
 #include <algorithm>
@@ -42,19 +45,43 @@ std::string why_another_job(const Recorded& first, const Recorded& other) {
   if (!of_first.empty() && !of_other.empty() && std::ranges::none_of(of_other, is_shared))
     return message("the group of all ranks is called ", *of_first.begin(), " and ",
                    *of_other.begin());
+  return {};
+}
+
+/// The time between the two; nothing if they have some in common.
+std::optional<std::int64_t> apart_ns(const Recorded& first, const Recorded& other) {
   const std::optional<Span> a = span_of(first), b = span_of(other);
-  if (!a || !b || (a->start_ns <= b->end_ns && b->start_ns <= a->end_ns)) return {};
-  const std::int64_t apart_ns = std::max(b->start_ns - a->end_ns, a->start_ns - b->end_ns);
-  return message("one ends ", static_cast<double>(apart_ns) / 1e9, " s before the other begins");
+  if (!a || !b || (a->start_ns <= b->end_ns && b->start_ns <= a->end_ns)) return std::nullopt;
+  return std::max(b->start_ns - a->end_ns, a->start_ns - b->end_ns);
+}
+
+ClockAlignment clocks_of(const Recording& recording) {
+  Matches matches = match_collectives(recording);
+  drop_contradictions(recording, matches);
+  return align_clocks(recording, matches.all, matches.warnings);
+}
+
+std::string seconds_text(std::int64_t ns) {
+  constexpr std::int64_t ns_per_s = 1'000'000'000;
+  return ns < ns_per_s ? time_text(ns) : message(static_cast<double>(ns) / ns_per_s, " s");
 }
 
 }  // namespace
 
-std::vector<std::string> different_jobs(const std::vector<RankRecording>& ranks) {
+std::vector<std::string> different_jobs(const Recording& recording) {
+  const std::vector<RankRecording>& ranks = recording.ranks;
   std::vector<std::string> sentences;
+  std::optional<ClockAlignment> clocks;  // takes a while, and is hardly ever asked for
   for (std::size_t i = 1; i < ranks.size(); ++i) {
     const Recorded &first = ranks.front().timeline, &other = ranks[i].timeline;
-    const std::string why = why_another_job(first, other);
+    std::string why = why_another_job(first, other);
+    if (const auto apart = apart_ns(first, other);
+        why.empty() && apart && first.file != other.file) {
+      if (!clocks) clocks = clocks_of(recording);
+      if (!clocks->knows(i))
+        why = message("one ends ", seconds_text(*apart),
+                      " before the other begins, and no collectives align their clocks");
+    }
     if (!why.empty())
       sentences.push_back(
           message(who(first), " and ", who(other), " seem to be of different jobs: ", why));

@@ -98,6 +98,7 @@ void append(Recorded& to, Recorded from) {
   to.num_events_read += from.num_events_read;
   to.warnings.insert(to.warnings.end(), from.warnings.begin(), from.warnings.end());
   if (to.cut.empty()) to.cut = from.cut;
+  to.faults.insert(to.faults.end(), from.faults.begin(), from.faults.end());
 }
 
 }  // namespace

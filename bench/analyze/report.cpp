@@ -1,7 +1,10 @@
 #include "bench/analyze/report.hpp"
 
+#include "bench/analyze/compared.hpp"
+#include "bench/analyze/unmatched.hpp"
 #include "bench/analyze/verdict.hpp"
 #include "core/error.hpp"
+#include "profiler/impossible_times.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -13,31 +16,8 @@ namespace {
 
 constexpr std::size_t all_of_them = std::numeric_limits<std::size_t>::max();
 
-/// The window's spans as windows of the functions that take one each.
-std::vector<Window> parts_of(const RankWindow& window) {
-  if (!window.spans) return {{window.name, std::nullopt}};
-  std::vector<Window> parts;
-  for (const Span& span : *window.spans) parts.push_back({window.name, span});
-  return parts;
-}
-
-void add_gaps(RankReport& report, const RankRecording& rank, const RankWindow& window,
-              std::size_t limit) {
-  for (const Window& part : parts_of(window)) {
-    std::ranges::move(longest_gaps(rank, part, limit), std::back_inserter(report.gaps));
-    const IdleSplit idle = split_idle(rank, part);
-    report.idle.host_bound_ns += idle.host_bound_ns;
-    report.idle.waiting_ns += idle.waiting_ns;
-    report.idle.unknown_ns += idle.unknown_ns;
-    const PeerCopies copies = peer_copies(rank, part);
-    report.peer_copies.count += copies.count;
-    report.peer_copies.total_ns += copies.total_ns;
-    report.peer_copies.exposed_ns += copies.exposed_ns;
-  }
-  std::ranges::sort(report.gaps, std::ranges::greater{},
-                    [](const Gap& gap) { return gap.time.end_ns - gap.time.start_ns; });
-  if (report.gaps.size() > limit) report.gaps.resize(limit);
-}
+/// Files get as many gaps as this, however few are printed.
+constexpr int least_gaps = 100;
 
 RankReport report_of(const RankRecording& rank, const RankWindow& window,
                      const std::vector<RankWindow>& steps, std::size_t limit) {
@@ -48,14 +28,16 @@ RankReport report_of(const RankRecording& rank, const RankWindow& window,
   report.format = timeline.format;
   report.device_name = timeline.device_name;
   report.num_events_read = timeline.num_events_read;
-  if (!timeline.events.empty()) report.total = account_in(rank, window);
+  const Accounting accounting{timeline, rank.classes};
+  if (!timeline.events.empty()) report.total = account_in(accounting, rank, window);
   for (const RankWindow& step : steps)
-    if (auto figures = account_in(rank, step)) report.steps.push_back(std::move(*figures));
+    if (auto figures = account_in(accounting, rank, step))
+      report.steps.push_back(std::move(*figures));
   if (!report.total) return report;
-  const Window no_further_cut{window.name, std::nullopt};
-  report.kernels = window.spans ? top_kernels(cut_to(rank, window), no_further_cut, all_of_them)
-                                : top_kernels(rank, no_further_cut, all_of_them);
-  add_gaps(report, rank, window, limit);
+  report.kernels = top_kernels(rank, window.spans, all_of_them);
+  report.gaps = longest_gaps(rank, window.spans, limit);
+  report.idle = split_idle(rank, window.spans);
+  report.peer_copies = peer_copies(rank, window.spans);
   return report;
 }
 
@@ -63,7 +45,8 @@ void add_rank_warnings(Report& report, const RankRecording& rank, const RankRepo
   const std::string who = message("rank ", figures.rank, ": ");
   for (const std::string& warning : rank.timeline.warnings)
     report.warnings.push_back(who + warning);
-  for (const std::string& flag : event_flags(rank.timeline)) report.warnings.push_back(who + flag);
+  for (const std::string& flag : impossible_times(rank.timeline))
+    report.warnings.push_back(who + flag);
   if (!rank.timeline.events.empty() && !figures.total)
     report.warnings.push_back(message(who, "nothing in ", report.window));
   if (figures.total && figures.total->residual_ns != 0)
@@ -71,8 +54,9 @@ void add_rank_warnings(Report& report, const RankRecording& rank, const RankRepo
                                       figures.total->residual_ns, " ns: do not trust them"));
 }
 
-std::optional<Mfu> mfu_of(const Recording& recording, const Options& options) {
-  std::optional<Mfu> mfu = model_flops_utilization(recording, options.work);
+std::optional<Mfu> mfu_of(const Recording& recording, const Options& options,
+                          const ChosenWindows& windows) {
+  std::optional<Mfu> mfu = model_flops_utilization(recording, options.work, windows);
   if (!mfu || options.num_devices == 0) return mfu;
   const double ratio = static_cast<double>(mfu->num_devices) / options.num_devices;
   mfu->num_devices = options.num_devices;
@@ -98,6 +82,14 @@ bool Report::has_complete_collectives() const {
   return across && std::ranges::any_of(across->collectives, &MatchedCollective::complete);
 }
 
+TimeUnit Report::time_unit() const {
+  std::int64_t longest_ns = 0;
+  for (const RankReport& rank : ranks)
+    if (rank.total) longest_ns = std::max(longest_ns, rank.total->span_ns);
+  for (const StageRow& stage : stages.rows) longest_ns = std::max(longest_ns, stage.window_ns);
+  return unit_for(longest_ns);
+}
+
 double percent_of(std::int64_t part_ns, std::int64_t whole_ns) {
   return whole_ns == 0 ? 0 : 100 * static_cast<double>(part_ns) / static_cast<double>(whole_ns);
 }
@@ -117,8 +109,8 @@ Report make_report(const Recording& recording, const Options& options) {
   std::set<std::string> suspicious;
   for (std::size_t i = 0; i < recording.ranks.size(); ++i) {
     const RankRecording& rank = recording.ranks[i];
-    report.ranks.push_back(
-        report_of(rank, windows.all[i], windows.steps[i], static_cast<std::size_t>(options.top)));
+    report.ranks.push_back(report_of(rank, windows.all[i], windows.steps[i],
+                                     static_cast<std::size_t>(std::max(options.top, least_gaps))));
     report.ranks.back().begin_ns = begin_ns - clocks.offset_ns[i];
     add_rank_warnings(report, rank, report.ranks.back());
     for (std::string& name : suspicious_kernels(rank.timeline, rank.classes))
@@ -130,8 +122,15 @@ Report make_report(const Recording& recording, const Options& options) {
   if (report.across)
     std::ranges::copy(report.across->warnings, std::back_inserter(report.warnings));
   std::ranges::copy(report.stages.warnings, std::back_inserter(report.warnings));
-  report.mfu = mfu_of(recording, options);
+  std::ranges::move(unmatched_options(recording, options), std::back_inserter(report.warnings));
+  std::ranges::copy(windows.warnings, std::back_inserter(report.warnings));
+  report.compared = compare_compute(report.ranks);
+  report.mfu = mfu_of(recording, options, windows);
   report.verdict = judge(report);
+  for (const RankRecording& rank : recording.ranks)
+    if (!rank.timeline.no_classes.empty())
+      report.verdict = {"none",
+                        message("rank ", rank.timeline.rank, ": ", rank.timeline.no_classes)};
   return report;
 }
 

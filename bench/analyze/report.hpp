@@ -5,6 +5,7 @@
 #include "bench/analyze/flops.hpp"
 #include "bench/analyze/options.hpp"
 #include "bench/analyze/stages.hpp"
+#include "bench/analyze/time_text.hpp"
 #include "bench/analyze/tops.hpp"
 #include "bench/analyze/windows.hpp"
 
@@ -27,7 +28,17 @@ struct RankReport {
   IdleSplit idle;
   PeerCopies peer_copies;
   std::vector<KernelTotal> kernels;  ///< largest total first
-  std::vector<Gap> gaps;             ///< longest first, at most Options::top
+  std::vector<Gap> gaps;             ///< longest first, at most Options::top or 100
+};
+
+/// Compute times of the ranks with device work over the same steps, or over the window.
+struct ComparedCompute {
+  std::vector<double> compute_us;
+  std::vector<int> numbers;   ///< of the ranks
+  double window_us{1e-9};     ///< of the rank that it is longest on
+  std::int64_t num_steps{0};  ///< that all of them have; 0: of the window
+  /// Slowest over fastest; 0 of fewer than two ranks, or if one computes nothing.
+  [[nodiscard]] double ratio() const;
 };
 
 /// All that the outputs print.
@@ -39,7 +50,8 @@ struct Report {
   std::vector<RankReport> ranks;
   std::vector<CollectiveRow> collectives;  ///< of all ranks
   std::optional<AcrossRanks> across;       ///< nothing of a single rank
-  Stages stages;                           ///< empty without a pipeline
+  ComparedCompute compared;
+  Stages stages;  ///< empty without a pipeline
   std::optional<Mfu> mfu;
   std::vector<std::string> suspicious_kernels;  ///< look like communication, counted as compute
   std::vector<std::string> warnings, errors;    ///< a sentence each
@@ -49,6 +61,8 @@ struct Report {
   [[nodiscard]] std::optional<std::size_t> most_exposed() const;
   /// A collective was matched on all of its members: waits are known.
   [[nodiscard]] bool has_complete_collectives() const;
+  /// Of the tables for readers.
+  [[nodiscard]] TimeUnit time_unit() const;
 };
 
 /// Analyses what the options choose. Throws InputError where they choose nothing.

@@ -29,8 +29,8 @@ void link(Links& links, int a, int b) {
 /// Parts the communication of a rank into a pipeline's messages and the rest, and notes who
 /// exchanges messages with whom.
 Messages find_messages(const RankRecording& rank, int world_size,
-                       const std::map<std::string, std::string>& axis_of,
-                       const std::optional<std::vector<Span>>& spans, Links& links) {
+                       const std::map<std::string, std::string>& axis_of, const ChosenSpans& chosen,
+                       Links& links) {
   const Timeline& timeline = rank.timeline;
   Messages messages;
   for (Communication& call : communications_of(rank)) {
@@ -43,7 +43,7 @@ Messages find_messages(const RankRecording& rank, int world_size,
       messages.others.push_back(call.time);
       continue;
     }
-    if (!contains(spans, call.time.start_ns)) continue;
+    if (!lies_in(chosen, call.time)) continue;
     if (purpose == "pp" && group->ranks.size() > 1) {
       links.firsts.insert(group->ranks.front());
       for (std::size_t i = 1; i < group->ranks.size(); ++i)
@@ -92,9 +92,8 @@ bool has_rows(const Timeline& timeline) {
 
 /// When a rank was looked at: its spans, or its rows, or from the first start to the last end of
 /// its work.
-std::vector<Span> own_window(const RankRecording& rank,
-                             const std::optional<std::vector<Span>>& spans) {
-  if (spans) return *spans;
+std::vector<Span> own_window(const RankRecording& rank, const ChosenSpans& chosen) {
+  if (chosen) return *chosen;
   std::vector<Span> window;
   if (has_rows(rank.timeline)) {
     for (const HostRange& row : rank.timeline.steps) window.push_back(row.time);

@@ -76,43 +76,46 @@ void print_head(std::ostream& out, const Report& report) {
 constexpr const char* split_header =
     "{:>12} {:>12} {:>6} {:>12} {:>6} {:>10} {:>6} {:>12} {:>6} {:>14} {:>8}\n";
 
-void print_split_header(std::ostream& out, std::string_view first) {
+void print_split_header(std::ostream& out, std::string_view first, const TimeUnit& unit) {
   out << fmt::format("{:<22}", first)
-      << fmt::format(split_header, "span(ms)", "compute(ms)", "%", "exposed(ms)", "%", "copies(ms)",
-                     "%", "idle(ms)", "%", "overlapped(ms)", "overlap%");
+      << fmt::format(split_header, unit.heading("span"), unit.heading("compute"), "%",
+                     unit.heading("exposed"), "%", unit.heading("copies"), "%",
+                     unit.heading("idle"), "%", unit.heading("overlapped"), "overlap%");
 }
 
 std::string of_span(const Account& account, std::int64_t part_ns) {
   return fmt::format("{:.1f}", percent_of(part_ns, account.span_ns));
 }
 
-void print_split(std::ostream& out, const std::string& first, const Account& account) {
+void print_split(std::ostream& out, const std::string& first, const Account& account,
+                 const TimeUnit& unit) {
   const std::string overlap =
       account.comm_ns > 0
           ? fmt::format("{:.1f}", percent_of(account.overlapped_ns, account.comm_ns))
           : "none";
   out << fmt::format("{:<22}", shortened(first, 22))
-      << fmt::format(split_header, ms(account.span_ns), ms(account.compute_ns),
-                     of_span(account, account.compute_ns), ms(account.exposed_comm_ns),
-                     of_span(account, account.exposed_comm_ns), ms(account.exposed_copy_ns),
-                     of_span(account, account.exposed_copy_ns), ms(account.idle_ns),
-                     of_span(account, account.idle_ns), ms(account.overlapped_ns), overlap);
+      << fmt::format(split_header, unit.text(account.span_ns), unit.text(account.compute_ns),
+                     of_span(account, account.compute_ns), unit.text(account.exposed_comm_ns),
+                     of_span(account, account.exposed_comm_ns), unit.text(account.exposed_copy_ns),
+                     of_span(account, account.exposed_copy_ns), unit.text(account.idle_ns),
+                     of_span(account, account.idle_ns), unit.text(account.overlapped_ns), overlap);
 }
 
 void print_ranks(std::ostream& out, const Report& report) {
   out << fmt::format("\nWhere the time goes ({})\n", words_for(report.window));
-  print_split_header(out, "rank");
+  const TimeUnit unit = report.time_unit();
+  print_split_header(out, "rank", unit);
   for (const RankReport& rank : report.ranks) {
     if (!rank.total) {
       out << fmt::format("{:<22} no device work\n", rank.rank);
       continue;
     }
-    print_split(out, fmt::format("{}", rank.rank), *rank.total);
+    print_split(out, fmt::format("{}", rank.rank), *rank.total, unit);
     const PeerCopies& copies = rank.peer_copies;
     if (copies.count > 0)
       out << fmt::format(
-          "{:<22} of the copies {} are between devices: {} ms, {} ms of it not under compute\n", "",
-          copies.count, ms(copies.total_ns), ms(copies.exposed_ns));
+          "{:<22} of the copies {} are between devices: {} {}, {} of it not under compute\n", "",
+          copies.count, unit.text(copies.total_ns), unit.name, unit.text(copies.exposed_ns));
   }
 }
 
@@ -133,14 +136,15 @@ void print_steps(std::ostream& out, const Report& report) {
   }
   if (order.empty()) return;
   out << (report.ranks.size() > 1 ? "\nSteps, of each its slowest rank\n" : "\nSteps\n");
-  print_split_header(out, report.ranks.size() > 1 ? "step (rank)" : "step");
+  const TimeUnit unit = report.time_unit();
+  print_split_header(out, report.ranks.size() > 1 ? "step (rank)" : "step", unit);
   constexpr std::size_t num_shown = 20;
   for (std::size_t i = 0; i < std::min(num_shown, order.size()); ++i) {
     const Slowest& step = slowest.at(order[i]);
     const auto number = step_number(order[i]);
     std::string name = number ? fmt::format("{}", *number) : order[i];
     if (report.ranks.size() > 1) name += fmt::format(" ({})", step.rank);
-    print_split(out, name, *step.account);
+    print_split(out, name, *step.account, unit);
   }
   if (order.size() > num_shown)
     out << fmt::format("... and {} more: --out DIR or --csv FILE has all\n",
@@ -152,17 +156,48 @@ void print_matched(std::ostream& out, const Report& report) {
   out << "# wait: duration of those on all members beyond the shortest of them, whose rank came "
          "last; transfer: the shortest.\n";
   constexpr const char* format = "{:<22} {:>12} {:>12} {:>10} {:>20} {:>12} {:>18}\n";
-  out << fmt::format(format, "rank", "wait(ms)", "transfer(ms)", "last", "others waited(ms)",
-                     "compute(ms)", "clock within(us)");
+  const TimeUnit unit = report.time_unit();
+  out << fmt::format(format, "rank", unit.heading("wait"), unit.heading("transfer"), "last",
+                     unit.heading("others waited"), unit.heading("compute"), "clock within(us)");
   for (std::size_t i = 0; i < across.ranks.size(); ++i) {
     const RankAcross& rank = across.ranks[i];
     out << fmt::format(
-        format, report.ranks[i].rank, ms(rank.wait_ns), ms(rank.transfer_ns), rank.num_last,
-        ms(rank.caused_wait_ns), ms(rank.compute_ns),
+        format, report.ranks[i].rank, unit.text(rank.wait_ns), unit.text(rank.transfer_ns),
+        rank.num_last, unit.text(rank.caused_wait_ns), unit.text(rank.compute_ns),
         across.clocks.knows(i)
             ? fmt::format("{:.3f}", static_cast<double>(across.clocks.bound_ns[i]) / 1e3)
             : "unknown");
   }
+}
+
+void print_imbalance(std::ostream& out, const ComparedCompute& compared) {
+  const auto [fastest, slowest] = std::ranges::minmax_element(compared.compute_us);
+  const auto number_of = [&](const auto& place) {
+    return compared.numbers[static_cast<std::size_t>(place - compared.compute_us.begin())];
+  };
+  if (*slowest == *fastest) return;
+  out << fmt::format("imbalance: rank {} computes {:.3f}x as long as rank {}{}\n",
+                     number_of(slowest), compared.ratio(), number_of(fastest),
+                     compared.num_steps == 0 ? "" : " in the steps that all ranks have");
+}
+
+/// In how many steps each rank was the critical one; of the window if there are no steps.
+void print_critical(std::ostream& out, const Report& report) {
+  const AcrossRanks& across = *report.across;
+  const auto number_of = [&](int place) {
+    return report.ranks[static_cast<std::size_t>(place)].rank;
+  };
+  if (across.steps.empty()) {
+    if (across.critical_rank >= 0)
+      out << fmt::format("critical: rank {}\n", number_of(across.critical_rank));
+    return;
+  }
+  std::map<int, int> num_steps;
+  for (const StepAcross& step : across.steps)
+    if (step.critical_rank >= 0) ++num_steps[number_of(step.critical_rank)];
+  for (const auto& [rank, num] : num_steps)
+    out << fmt::format("critical: rank {} in {} of {} step{}\n", rank, num, across.steps.size(),
+                       across.steps.size() == 1 ? "" : "s");
 }
 
 void print_across(std::ostream& out, const Report& report) {
@@ -173,17 +208,8 @@ void print_across(std::ostream& out, const Report& report) {
       across.collectives.size(), across.collectives.size() == 1 ? "" : "s",
       std::ranges::count_if(across.collectives, &MatchedCollective::complete));
   if (report.has_complete_collectives()) print_matched(out, report);
-  if (across.imbalance > 0)
-    out << fmt::format("imbalance: the slowest rank computes {:.3f}x as long as the fastest\n",
-                       across.imbalance);
-  std::map<int, int> critical;
-  for (const int place : across.critical_rank)
-    if (place >= 0) ++critical[report.ranks[static_cast<std::size_t>(place)].rank];
-  for (const auto& [rank, count] : critical)
-    out << fmt::format("critical: rank {} in {} of {} {}{}\n", rank, count,
-                       across.critical_rank.size(),
-                       report.ranks.front().steps.empty() ? "window" : "step",
-                       across.critical_rank.size() == 1 ? "" : "s");
+  if (report.compared.ratio() > 0) print_imbalance(out, report.compared);
+  print_critical(out, report);
 }
 
 void print_stages(std::ostream& out, const Report& report) {
@@ -193,15 +219,17 @@ void print_stages(std::ostream& out, const Report& report) {
          "to it.\n";
   constexpr const char* format =
       "{:<9} {:>5} {:>6} {:>12} {:>12} {:>15} {:>12} {:>6} {:>14} {:>10} {:>10}\n";
-  out << fmt::format(format, "pipeline", "stage", "rank", "window(ms)", "compute(ms)",
-                     "collectives(ms)", "bubble(ms)", "%", "messages(ms)", "start(ms)",
-                     "drain(ms)");
+  const TimeUnit unit = report.time_unit();
+  out << fmt::format(format, "pipeline", "stage", "rank", unit.heading("window"),
+                     unit.heading("compute"), unit.heading("collectives"), unit.heading("bubble"),
+                     "%", unit.heading("messages"), unit.heading("start"), unit.heading("drain"));
   for (const StageRow& stage : report.stages.rows)
     out << fmt::format(format, stage.pipeline, stage.stage,
-                       report.ranks[static_cast<std::size_t>(stage.rank)].rank, ms(stage.window_ns),
-                       ms(stage.compute_ns), ms(stage.collective_ns), ms(stage.bubble_ns),
-                       fmt::format("{:.1f}", 100 * stage.bubble_of_total), ms(stage.wait_ns),
-                       ms(stage.fill_ns), ms(stage.drain_ns));
+                       report.ranks[static_cast<std::size_t>(stage.rank)].rank,
+                       unit.text(stage.window_ns), unit.text(stage.compute_ns),
+                       unit.text(stage.collective_ns), unit.text(stage.bubble_ns),
+                       fmt::format("{:.1f}", 100 * stage.bubble_of_total), unit.text(stage.wait_ns),
+                       unit.text(stage.fill_ns), unit.text(stage.drain_ns));
 }
 
 void print_mfu(std::ostream& out, const Report& report) {
@@ -209,7 +237,7 @@ void print_mfu(std::ostream& out, const Report& report) {
   const Mfu& mfu = *report.mfu;
   out << fmt::format(
       "\nModel FLOPs: {:.4g} per step (causal; full attention {:.4g}), step {:.3f} "
-      "ms, {} device{}: {:.1f} TFLOP/s each\n",
+      "ms, {} device{}: {:.4g} TFLOP/s each\n",
       mfu.flops_causal, mfu.flops_full, mfu.step_us / 1e3, mfu.num_devices,
       mfu.num_devices == 1 ? "" : "s", mfu.tflops_per_device);
   out << fmt::format("MFU {:.1f} % causal, {:.1f} % full, of {:g} TFLOP/s ({})\n",
@@ -242,8 +270,6 @@ std::string shortened(std::string_view text, std::size_t width) {
   const std::size_t back = (width - 3) / 3;
   return clean.substr(0, width - 3 - back) + "..." + clean.substr(clean.size() - back);
 }
-
-std::string ms(std::int64_t ns) { return fmt::format("{:.3f}", static_cast<double>(ns) / 1e6); }
 
 void print_summary(std::ostream& out, const Report& report) {
   print_head(out, report);

@@ -3,7 +3,10 @@
 #include "bench/analyze/diff.hpp"
 #include "bench/analyze/report.hpp"
 
+#include <cstddef>
 #include <iosfwd>
+#include <string>
+#include <string_view>
 
 namespace shardmark::bench::analyze {
 
@@ -20,7 +23,5 @@ void print_diff(std::ostream& out, const RunDiff& diff, std::size_t top);
 
 /// `text` in at most `width` columns; the middle is left out of a longer one.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t width);
-/// Milliseconds with three decimals.
-[[nodiscard]] std::string ms(std::int64_t ns);
 
 }  // namespace shardmark::bench::analyze

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <ostream>
 #include <utility>
@@ -16,19 +17,15 @@ constexpr std::size_t name_width = 60;
 
 std::string rate(double GBps) { return GBps > 0 ? fmt::format("{:.2f}", GBps) : "-"; }
 
-/// "+1.250"
-std::string change_ms(std::int64_t ns) {
-  return fmt::format("{:+.3f}", static_cast<double>(ns) / 1e6);
-}
-
-void print_categories(std::ostream& out, const RunDiff& diff) {
+void print_categories(std::ostream& out, const RunDiff& diff, const TimeUnit& unit) {
   if (diff.categories.empty()) return;
   constexpr const char* format = "{:<8} {:<14} {:>12} {:>12} {:>12}\n";
-  out << "\nWhere the time went\n" << fmt::format(format, "rank", "", "A(ms)", "B(ms)", "B-A(ms)");
+  out << "\nWhere the time went\n"
+      << fmt::format(format, "rank", "", unit.heading("A"), unit.heading("B"), unit.heading("B-A"));
   for (const CategoryChange& change : diff.categories)
     out << fmt::format(format, change.rank < 0 ? "mean" : fmt::format("{}", change.rank),
-                       change.category, ms(change.time.a_ns), ms(change.time.b_ns),
-                       change_ms(change.time.delta_ns()));
+                       change.category, unit.text(change.time.a_ns), unit.text(change.time.b_ns),
+                       unit.change(change.time.delta_ns()));
 }
 
 }  // namespace
@@ -43,15 +40,21 @@ void print_collectives(std::ostream& out, const Report& report) {
   if (rows.empty()) return;
   std::ranges::stable_sort(rows, std::ranges::greater{}, &CollectiveRow::total_us);
   out << fmt::format(
-      "\nCollectives{}\n# GB/s at the median call, waiting included; busbw with "
+      "\nCollectives{}\n# total and exposed: what lies in the window; the rest of whole calls, "
+      "also "
+      "of those that lie in it in part.\n# GB/s at the median call, waiting included; busbw with "
       "nccl-tests' factor for the group's size. GB = 1e9 bytes.\n",
       report.ranks.size() > 1
           ? fmt::format(" of rank {}, which has the largest share exposed", rank)
           : "");
   constexpr const char* format =
-      "{:<15} {:<12} {:<4} {:>4} {:<13} {:>10} {:>6} {:>10} {:>10} {:>10} {:>11} {:>8} {:>8}\n";
+      "{:<15} {:<12} {:<4} {:>4} {:<13} {:>10} {:>6} {:>10} {:>10} {:>10} {:>11} {:>6} {:>8} "
+      "{:>8}\n";
+  const TimeUnit unit = report.time_unit();
+  const auto ns_of = [](double us) { return std::llround(us * 1e3); };
   out << fmt::format(format, "kind", "group", "axis", "size", "dtype", "bytes", "calls", "p50(us)",
-                     "p95(us)", "total(ms)", "exposed(ms)", "algbw", "busbw");
+                     "p95(us)", unit.heading("total"), unit.heading("exposed"), "%", "algbw",
+                     "busbw");
   const auto num_shown = std::min(rows.size(), static_cast<std::size_t>(report.options.top));
   const auto text_or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
   for (std::size_t i = 0; i < num_shown; ++i) {
@@ -62,7 +65,8 @@ void print_collectives(std::ostream& out, const Report& report) {
         shortened(text_or_dash(row.dtype), 13),
         row.bytes >= 0 ? format_bytes(static_cast<double>(row.bytes)) : "?", row.count,
         fmt::format("{:.1f}", row.p50_us), fmt::format("{:.1f}", row.p95_us),
-        fmt::format("{:.3f}", row.total_us / 1e3), fmt::format("{:.3f}", row.exposed_us / 1e3),
+        unit.text(ns_of(row.total_us)), unit.text(ns_of(row.exposed_us)),
+        fmt::format("{:.1f}", percent_of(ns_of(row.exposed_us), ns_of(row.total_us))),
         rate(row.algbw_GBps), rate(row.busbw_GBps));
   }
   if (rows.size() > num_shown)
@@ -90,15 +94,17 @@ void print_kernels(std::ostream& out, const Report& report) {
                            [](const auto& row) { return row.second.total_ns; });
   const auto num_shown = std::min(rows.size(), static_cast<std::size_t>(report.options.top));
   if (num_shown == 0) return;
-  out << fmt::format("\nTop kernels{}; % of the sum of all durations\n",
+  out << fmt::format("\nTop kernels{}: durations in the window, % of the sum of all\n",
                      report.ranks.size() > 1 ? ", all ranks together" : "");
   constexpr const char* format = "{:<60} {:<13} {:>8} {:>12} {:>6} {:>10} {:>10}\n";
-  out << fmt::format(format, "name", "", "calls", "total(ms)", "%", "mean(us)", "max(us)");
+  const TimeUnit unit = report.time_unit();
+  out << fmt::format(format, "name", "", "calls", unit.heading("total"), "%", "mean(us)",
+                     "max(us)");
   for (std::size_t i = 0; i < num_shown; ++i) {
     const auto& [key, total] = rows[i];
     out << fmt::format(
         format, shortened(key.first, name_width), name_of(key.second), total.count,
-        ms(total.total_ns), fmt::format("{:.1f}", percent_of(total.total_ns, all_ns)),
+        unit.text(total.total_ns), fmt::format("{:.1f}", percent_of(total.total_ns, all_ns)),
         fmt::format("{:.1f}", static_cast<double>(total.total_ns) / 1e3 /
                                   static_cast<double>(std::max<std::int64_t>(total.count, 1))),
         fmt::format("{:.1f}", static_cast<double>(total.max_ns) / 1e3));
@@ -118,33 +124,40 @@ void print_gaps(std::ostream& out, const Report& report) {
   const auto num_shown = std::min(rows.size(), static_cast<std::size_t>(report.options.top));
   if (num_shown == 0) return;
   out << "\nLongest gaps, in which a device does nothing\n"
-         "# host-bound: the host launched what comes next only then; waiting: it was launched "
-         "before; unknown: its launch is not in the file.\n";
+         "# host-bound: for most of it the host had not launched what comes next; waiting: it had; "
+         "unknown: the launch is not in the file.\n";
   constexpr const char* format = "{:<5} {:>14} {:>12} {:<10} {}\n";
-  out << fmt::format(format, "rank", "start(ms)", "length(ms)", "cause", "before -> after");
+  const TimeUnit unit = report.time_unit();
+  out << fmt::format(format, "rank", unit.heading("start"), unit.heading("length"), "cause",
+                     "before -> after");
   for (std::size_t i = 0; i < num_shown; ++i) {
     const auto& [rank, gap] = rows[i];
     const auto side = [](const std::string& name, const char* nothing) {
       return name.empty() ? std::string{nothing} : shortened(name, 40);
     };
     out << fmt::format(
-        format, rank->rank, ms(gap->time.start_ns - rank->begin_ns), ms(length(rows[i])),
-        name_of(gap->cause),
+        format, rank->rank, unit.text(gap->time.start_ns - rank->begin_ns),
+        unit.text(length(rows[i])), name_of(gap->cause),
         fmt::format("{} -> {}", side(gap->before, "(begin)"), side(gap->after, "(end)")));
   }
 }
 
 void print_diff(std::ostream& out, const RunDiff& diff, std::size_t top) {
-  print_categories(out, diff);
+  std::int64_t longest_ns = 0;
+  for (const CategoryChange& change : diff.categories)
+    longest_ns = std::max({longest_ns, change.time.a_ns, change.time.b_ns});
+  const TimeUnit unit = unit_for(longest_ns);
+  print_categories(out, diff, unit);
   constexpr const char* format = "{:<60} {:>8} {:>8} {:>12} {:>12} {:>12}\n";
   const auto print = [&](const std::string& name, std::int64_t a_count, std::int64_t b_count,
                          const Change& total) {
-    out << fmt::format(format, shortened(name, name_width), a_count, b_count, ms(total.a_ns),
-                       ms(total.b_ns), change_ms(total.delta_ns()));
+    out << fmt::format(format, shortened(name, name_width), a_count, b_count, unit.text(total.a_ns),
+                       unit.text(total.b_ns), unit.change(total.delta_ns()));
   };
   if (!diff.collectives.empty() && top > 0)
     out << "\nCollectives, all ranks together\n"
-        << fmt::format(format, "", "calls A", "calls B", "A(ms)", "B(ms)", "B-A(ms)");
+        << fmt::format(format, "", "calls A", "calls B", unit.heading("A"), unit.heading("B"),
+                       unit.heading("B-A"));
   for (std::size_t i = 0; i < std::min(top, diff.collectives.size()); ++i) {
     const CollectiveChange& change = diff.collectives[i];
     std::string name = change.kind;
@@ -156,7 +169,8 @@ void print_diff(std::ostream& out, const RunDiff& diff, std::size_t top) {
   }
   if (!diff.kernels.empty() && top > 0)
     out << "\nKernels, all ranks together\n"
-        << fmt::format(format, "", "calls A", "calls B", "A(ms)", "B(ms)", "B-A(ms)");
+        << fmt::format(format, "", "calls A", "calls B", unit.heading("A"), unit.heading("B"),
+                       unit.heading("B-A"));
   for (std::size_t i = 0; i < std::min(top, diff.kernels.size()); ++i) {
     const KernelChange& change = diff.kernels[i];
     print(change.name, change.a_count, change.b_count, change.total);

@@ -1,9 +1,10 @@
 #include "bench/analyze/tops.hpp"
 
-#include "core/error.hpp"
+#include "bench/analyze/collectives.hpp"
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -19,20 +20,17 @@ std::string name_of(const shardmark::Timeline& timeline, const DeviceEvent& even
   return event.name == no_index ? "(no name)" : timeline.names.at(event.name);
 }
 
-bool begins_in(const DeviceEvent& event, const Window& window) {
-  return !window.span || (event.time.start_ns >= window.span->start_ns &&
-                          event.time.start_ns < window.span->end_ns);
-}
-
 /// Time in which nothing runs.
-std::vector<Span> idle_of(const shardmark::Timeline& timeline, const Window& window) {
+std::vector<Span> idle_of(const shardmark::Timeline& timeline, const ChosenSpans& chosen) {
+  if (timeline.events.empty()) return chosen.value_or(std::vector<Span>{});
   std::vector<Span> spans;
-  for (const DeviceEvent& event : timeline.events)
-    if (lies_in(event.time, window)) spans.push_back(cut_to(event.time, window));
+  Span extent = timeline.events.front().time;
+  for (const DeviceEvent& event : timeline.events) {
+    spans.push_back(event.time);
+    extent.end_ns = std::max({extent.end_ns, event.time.start_ns, event.time.end_ns});
+  }
   const std::vector<Span> busy = united(std::move(spans));
-  if (window.span) return subtracted(std::array{*window.span}, busy);
-  if (busy.empty()) return {};
-  return subtracted(std::array{Span{busy.front().start_ns, busy.back().end_ns}}, busy);
+  return chosen ? subtracted(*chosen, busy) : subtracted(std::array{extent}, busy);
 }
 
 /// The first event that occupies time from `time_ns` on; null: none.
@@ -45,33 +43,47 @@ const DeviceEvent* first_from(const shardmark::Timeline& timeline, std::int64_t 
   return found == timeline.events.end() ? nullptr : &*found;
 }
 
-/// The one that ended last up to `time_ns`; null: none.
-const DeviceEvent* last_until(const shardmark::Timeline& timeline, std::int64_t time_ns) {
-  const DeviceEvent* last = nullptr;
-  for (const DeviceEvent& event : timeline.events) {
-    if (event.time.start_ns >= time_ns) break;
-    if (event.time.end_ns <= event.time.start_ns || event.time.end_ns > time_ns) continue;
-    if (last == nullptr || event.time.end_ns >= last->time.end_ns) last = &event;
+/// What ran last before an idle time.
+class EndedLast {
+ public:
+  explicit EndedLast(const shardmark::Timeline& timeline) : timeline_{timeline} {
+    const DeviceEvent* last = nullptr;
+    for (const DeviceEvent& event : timeline.events) {
+      const bool takes_time = event.time.end_ns > event.time.start_ns;
+      if (takes_time && (last == nullptr || event.time.end_ns >= last->time.end_ns)) last = &event;
+      up_to_.push_back(last);
+    }
   }
-  return last;
-}
+  /// Null: nothing did. At `time_ns` nothing runs.
+  [[nodiscard]] const DeviceEvent* before(std::int64_t time_ns) const {
+    const auto start_of = [](const DeviceEvent& event) { return event.time.start_ns; };
+    const auto next = std::ranges::lower_bound(timeline_.events, time_ns, {}, start_of);
+    const auto place = static_cast<std::size_t>(next - timeline_.events.begin());
+    return place == 0 ? nullptr : up_to_[place - 1];
+  }
 
-GapCause cause_of(const Span& gap, const DeviceEvent* after) {
+ private:
+  const shardmark::Timeline& timeline_;
+  std::vector<const DeviceEvent*> up_to_;  ///< of the events up to each the one that ends last
+};
+
+/// How long the host had not launched what comes after a gap; nothing if that is not known.
+std::optional<std::int64_t> late_ns_of(const Span& gap, const DeviceEvent* after) {
   if (after == nullptr || after->launch_ns == no_time || after->launch_ns > after->time.start_ns)
-    return GapCause::unknown;
-  return after->launch_ns >= gap.start_ns ? GapCause::host_bound : GapCause::waiting;
+    return std::nullopt;
+  return std::clamp(after->launch_ns, gap.start_ns, gap.end_ns) - gap.start_ns;
 }
 
 }  // namespace
 
-std::vector<KernelTotal> top_kernels(const RankRecording& rank, const Window& window,
+std::vector<KernelTotal> top_kernels(const RankRecording& rank, const ChosenSpans& chosen,
                                      std::size_t limit) {
   std::map<std::tuple<std::uint32_t, WorkClass, bool>, KernelTotal> totals;
   std::int64_t sum_ns = 0;
   for (std::size_t i = 0; i < rank.timeline.events.size(); ++i) {
     const DeviceEvent& event = rank.timeline.events[i];
-    if (!begins_in(event, window)) continue;
-    const std::int64_t length_ns = length_of(event.time);
+    if (!lies_in(chosen, event.time)) continue;
+    const std::int64_t length_ns = length_in(chosen, event.time);
     KernelTotal& total = totals[{event.name, rank.classes[i], event.between_devices}];
     total.min_ns = total.count == 0 ? length_ns : std::min(total.min_ns, length_ns);
     total.max_ns = std::max(total.max_ns, length_ns);
@@ -107,80 +119,56 @@ std::string_view name_of(GapCause cause) {
   return "";
 }
 
-std::vector<Gap> longest_gaps(const RankRecording& rank, const Window& window, std::size_t limit) {
+std::vector<Gap> longest_gaps(const RankRecording& rank, const ChosenSpans& chosen,
+                              std::size_t limit) {
   const shardmark::Timeline& timeline = rank.timeline;
-  std::vector<Span> idle = idle_of(timeline, window);
+  std::vector<Span> idle = idle_of(timeline, chosen);
   std::ranges::stable_sort(idle, std::greater{}, length_of);
   if (idle.size() > limit) idle.resize(limit);
+  const EndedLast ended_last{timeline};
   std::vector<Gap> gaps;
   for (const Span& time : idle) {
-    const DeviceEvent* const before = last_until(timeline, time.start_ns);
+    const DeviceEvent* const before = ended_last.before(time.start_ns);
     const DeviceEvent* const after = first_from(timeline, time.end_ns);
-    Gap gap{.time = time, .cause = cause_of(time, after)};
+    Gap gap{.time = time};
     if (before != nullptr) gap.before = name_of(timeline, *before);
     if (after != nullptr) gap.after = name_of(timeline, *after);
-    if (gap.cause == GapCause::host_bound)
-      gap.late_ns = std::min(after->launch_ns, time.end_ns) - time.start_ns;
+    if (const auto late_ns = late_ns_of(time, after)) {
+      gap.late_ns = *late_ns;
+      gap.cause = 2 * *late_ns > length_of(time) ? GapCause::host_bound : GapCause::waiting;
+    }
     gaps.push_back(std::move(gap));
   }
   return gaps;
 }
 
-IdleSplit split_idle(const RankRecording& rank, const Window& window) {
+IdleSplit split_idle(const RankRecording& rank, const ChosenSpans& chosen) {
   IdleSplit split;
-  for (const Span& gap : idle_of(rank.timeline, window)) {
-    switch (cause_of(gap, first_from(rank.timeline, gap.end_ns))) {
-      case GapCause::host_bound:
-        split.host_bound_ns += length_of(gap);
-        break;
-      case GapCause::waiting:
-        split.waiting_ns += length_of(gap);
-        break;
-      case GapCause::unknown:
-        split.unknown_ns += length_of(gap);
-        break;
+  for (const Span& gap : idle_of(rank.timeline, chosen)) {
+    const auto late_ns = late_ns_of(gap, first_from(rank.timeline, gap.end_ns));
+    if (!late_ns) {
+      split.unknown_ns += length_of(gap);
+      continue;
     }
+    split.host_bound_ns += *late_ns;
+    split.waiting_ns += length_of(gap) - *late_ns;
   }
   return split;
 }
 
-PeerCopies peer_copies(const RankRecording& rank, const Window& window) {
+PeerCopies peer_copies(const RankRecording& rank, const ChosenSpans& chosen) {
   PeerCopies result;
-  std::vector<Span> copies, compute;
-  for (std::size_t i = 0; i < rank.timeline.events.size(); ++i) {
-    const DeviceEvent& event = rank.timeline.events[i];
-    if (!lies_in(event.time, window)) continue;
-    if (event.between_devices) {
-      copies.push_back(cut_to(event.time, window));
-      ++result.count;
-    } else if (rank.classes[i] == WorkClass::compute) {
-      compute.push_back(cut_to(event.time, window));
-    }
+  std::vector<Span> copies;
+  for (const DeviceEvent& event : rank.timeline.events) {
+    if (!event.between_devices || !lies_in(chosen, event.time)) continue;
+    copies.push_back(event.time);
+    ++result.count;
   }
-  copies = united(std::move(copies));
+  if (copies.empty()) return result;
+  copies = cut_to(chosen, united(std::move(copies)));
   result.total_ns = length_ns(copies);
-  result.exposed_ns = length_ns(subtracted(copies, united(std::move(compute))));
+  result.exposed_ns = length_ns(subtracted(copies, busy_spans(rank, WorkClass::compute)));
   return result;
-}
-
-std::vector<std::string> event_flags(const shardmark::Timeline& timeline) {
-  std::int64_t count = 0, most_ns = 0;
-  std::map<std::pair<std::int32_t, std::int32_t>, Span> latest;  // by device and stream
-  for (const DeviceEvent& event : timeline.events) {
-    if (length_of(event.time) == 0) continue;
-    Span& before = latest[{event.device, event.stream}];
-    if (const std::int64_t late_ns = before.end_ns - event.time.end_ns;
-        length_of(before) > 0 && late_ns > 0) {
-      ++count;
-      most_ns = std::max(most_ns, late_ns);
-    }
-    before = event.time;
-  }
-  if (count == 0) return {};
-  return {message(count, " events end after the next one of their stream has ended (by up to ",
-                  static_cast<double>(most_ns) / 1e3,
-                  " us), which cannot be: do not believe figures with them; --comm-rule auto cuts "
-                  "them")};
 }
 
 }  // namespace shardmark::bench

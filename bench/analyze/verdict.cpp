@@ -4,54 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <set>
+#include <cmath>
 
 namespace shardmark::bench::analyze {
 namespace {
-
-/// Compute times that can be compared: over the steps that all ranks have, else of the window.
-struct Compared {
-  std::vector<double> compute_us;
-  std::vector<int> numbers;
-  double window_us{1e-9};
-};
-
-std::set<std::string> common_steps(const Report& report) {
-  std::map<std::string, std::size_t> count;
-  std::size_t num_ranks = 0;
-  for (const RankReport& rank : report.ranks) {
-    if (!rank.total) continue;
-    ++num_ranks;
-    for (const Account& step : rank.steps) ++count[step.window.name];
-  }
-  std::set<std::string> common;
-  for (const auto& [name, ranks] : count)
-    if (ranks == num_ranks) common.insert(name);
-  return common;
-}
-
-Compared compared_ranks(const Report& report) {
-  const std::set<std::string> common = common_steps(report);
-  Compared compared;
-  for (const RankReport& rank : report.ranks) {
-    if (!rank.total) continue;
-    double compute_us = 0, window_us = 0;
-    for (const Account& step : rank.steps)
-      if (common.contains(step.window.name)) {
-        compute_us += static_cast<double>(step.compute_ns) / 1e3;
-        window_us += static_cast<double>(step.span_ns) / 1e3;
-      }
-    if (common.empty()) {
-      compute_us = static_cast<double>(rank.total->compute_ns) / 1e3;
-      window_us = static_cast<double>(rank.total->span_ns) / 1e3;
-    }
-    compared.compute_us.push_back(compute_us);
-    compared.numbers.push_back(rank.rank);
-    compared.window_us = std::max(compared.window_us, window_us);
-  }
-  return compared;
-}
 
 /// The collective with the most exposed time on that rank; null if the rank has none.
 const CollectiveRow* largest_exposed(const Report& report, int rank) {
@@ -89,19 +45,21 @@ std::string waiting_of(const Report& report, const RankReport& rank) {
 
 std::string communication_advice(const Report& report, const RankReport& rank) {
   const CollectiveRow* const row = largest_exposed(report, rank.rank);
+  const std::int64_t total_ns = rank.total->exposed_comm_ns;
+  const TimeUnit unit = unit_for(total_ns);
   std::string advice;
   if (row != nullptr && row->exposed_us > 0)
-    advice = fmt::format(
-        "most is {}{} ({:.2f} of {:.2f} ms): ", row->kind == "?" ? row->kernel : row->kind,
-        row->purpose.empty() || row->purpose == "?" ? "" : " of " + row->purpose,
-        row->exposed_us / 1e3, static_cast<double>(rank.total->exposed_comm_ns) / 1e6);
+    advice =
+        fmt::format("most is {}{} ({} of {} {}): ", row->kind == "?" ? row->kernel : row->kind,
+                    row->purpose.empty() || row->purpose == "?" ? "" : " of " + row->purpose,
+                    unit.text(std::llround(row->exposed_us * 1e3)), unit.text(total_ns), unit.name);
   if (const std::string waits = waiting_of(report, rank); !waits.empty()) return advice + waits;
   return advice + std::string{remedy_for(row == nullptr ? "" : row->purpose)};
 }
 
 /// Stages that wait for messages or have nothing to do. Its cost is what equal compute times would
 /// leave of it.
-std::optional<Finding> bubble_bound(const Report& report, const Compared& compared) {
+std::optional<Finding> bubble_bound(const Report& report, const ComparedCompute& compared) {
   const std::vector<StageRow>& stages = report.stages.rows;
   if (stages.empty()) return std::nullopt;
   double mean_pct = 0;
@@ -131,7 +89,7 @@ double exposed_pct(const Report& report, std::size_t place) {
 }
 
 /// Its cost leaves out what the rank waits for the one that computes longest.
-std::optional<Finding> communication_bound(const Report& report, const Compared& compared) {
+std::optional<Finding> communication_bound(const Report& report, const ComparedCompute& compared) {
   const auto place = report.most_exposed();
   if (!place) return std::nullopt;
   const RankReport& rank = report.ranks[*place];
@@ -147,25 +105,56 @@ std::optional<Finding> communication_bound(const Report& report, const Compared&
                             report.options.thresholds);
 }
 
-std::string idle_reason(const RankReport& rank) {
+std::string parts_of(const Account& total) {
+  return fmt::format(
+      "compute is {:.1f} % of the window, exposed communication {:.1f} %, exposed copies {:.1f} %, "
+      "idle {:.1f} %",
+      percent_of(total.compute_ns, total.span_ns), percent_of(total.exposed_comm_ns, total.span_ns),
+      percent_of(total.exposed_copy_ns, total.span_ns), percent_of(total.idle_ns, total.span_ns));
+}
+
+std::string idle_advice(const IdleSplit& idle, std::int64_t idle_ns) {
+  if (2 * idle.host_bound_ns > idle_ns)
+    return fmt::format(
+        "in {:.0f} % of the idle time the host launches too late; try larger batches, CUDA graphs, "
+        "or look at what the host does in the longest gaps",
+        percent_of(idle.host_bound_ns, idle_ns));
+  if (2 * idle.waiting_ns > idle_ns)
+    return fmt::format(
+        "in {:.0f} % of the idle time launched work waits for an event, a stream or its own "
+        "latency; look at the longest gaps",
+        percent_of(idle.waiting_ns, idle_ns));
+  return "look at what happens before and after the longest gaps";
+}
+
+/// Where nothing that has a verdict takes most of the window.
+std::string why_none(const Report& report, const RankReport& rank) {
   const Account& total = *rank.total;
-  const IdleSplit& idle = rank.idle;
-  std::string reason = fmt::format(
-      "rank {} is idle for {:.1f} % of the window, compute is {:.1f} %", rank.rank,
-      percent_of(total.idle_ns, total.span_ns), percent_of(total.compute_ns, total.span_ns));
-  if (2 * idle.host_bound_ns > total.idle_ns)
-    reason += fmt::format(
-        "; in {:.0f} % of the idle time the host launches too late; try larger "
-        "batches, CUDA graphs, or look at what the host does in the longest gaps",
-        percent_of(idle.host_bound_ns, total.idle_ns));
-  else if (2 * idle.waiting_ns > total.idle_ns)
-    reason += fmt::format(
-        "; in {:.0f} % of the idle time launched work waits for an event, a "
-        "stream or its own latency; look at the longest gaps",
-        percent_of(idle.waiting_ns, total.idle_ns));
-  else
-    reason += "; look at what happens before and after the longest gaps";
-  return reason;
+  const std::string parts = fmt::format("of rank {} ", rank.rank) + parts_of(total);
+  if (total.idle_ns >= std::max(total.exposed_copy_ns, total.exposed_comm_ns))
+    return parts + "; " + idle_advice(rank.idle, total.idle_ns);
+  if (total.exposed_copy_ns >= total.exposed_comm_ns)
+    return parts +
+           "; try to copy less, or from pinned memory on a stream of its own while kernels run";
+  return parts + "; " + communication_advice(report, rank);
+}
+
+/// Compute is most of the window, but not of the steps, which may begin before the first or end
+/// after the last work: empty if it is of those, too.
+std::string contradiction_of_steps(const RankReport& rank) {
+  std::int64_t compute_ns = 0, idle_ns = 0, span_ns = 0;
+  for (const Account& step : rank.steps) {
+    compute_ns += step.compute_ns;
+    idle_ns += step.idle_ns;
+    span_ns += step.span_ns;
+  }
+  if (span_ns == 0 || 2 * compute_ns > span_ns) return {};
+  return fmt::format(
+      "of rank {} compute is {:.1f} % of the window, but {:.1f} % of the steps, in which the "
+      "device "
+      "is idle for {:.1f} %: look at what the host does there",
+      rank.rank, percent_of(rank.total->compute_ns, rank.total->span_ns),
+      percent_of(compute_ns, span_ns), percent_of(idle_ns, span_ns));
 }
 
 /// Where no rule holds: the rank whose window is longest stands for all.
@@ -176,21 +165,11 @@ Verdict no_rule_holds(const Report& report) {
       longest = &rank;
   if (longest == nullptr) return {"none", "no rank has device work in the window"};
   const Account& total = *longest->total;
-  const std::int64_t others_ns =
-      std::max({total.idle_ns, total.exposed_copy_ns, total.exposed_comm_ns});
-  if (others_ns > total.compute_ns) {
-    if (total.idle_ns == others_ns) return {"none", idle_reason(*longest)};
-    return {"none", fmt::format("compute is {:.1f} % of the window of rank {}, copies that nothing "
-                                "hides are {:.1f} %, exposed communication {:.1f} %",
-                                percent_of(total.compute_ns, total.span_ns), longest->rank,
-                                percent_of(total.exposed_copy_ns, total.span_ns),
-                                percent_of(total.exposed_comm_ns, total.span_ns))};
-  }
-  const double exposed_pct = percent_of(total.exposed_comm_ns, total.span_ns);
-  std::string reason = fmt::format(
-      "compute is {:.1f} % of the window, exposed communication {:.1f} %; if memory or "
-      "arithmetic limits its kernels no timeline says",
-      percent_of(total.compute_ns, total.span_ns), exposed_pct);
+  if (total.span_ns == 0) return {"none", "no device work takes any time"};
+  if (2 * total.compute_ns <= total.span_ns) return {"none", why_none(report, *longest)};
+  if (std::string why = contradiction_of_steps(*longest); !why.empty()) return {"none", why};
+  std::string reason =
+      parts_of(total) + "; if memory or arithmetic limits its kernels no timeline says";
   const auto place = report.most_exposed();
   const RankReport& most = report.ranks[*place];
   const double most_pct = percent_of(most.total->exposed_comm_ns, most.total->span_ns);
@@ -206,7 +185,7 @@ Verdict no_rule_holds(const Report& report) {
 }  // namespace
 
 Verdict judge(const Report& report) {
-  const Compared compared = compared_ranks(report);
+  const ComparedCompute& compared = report.compared;
   const auto look = [](std::size_t, std::size_t) {
     return std::string{"; look at what it computes more (top kernels), or at its clocks and load"};
   };

@@ -1,5 +1,7 @@
 #include "bench/analyze/windows.hpp"
 
+#include "bench/analyze/csv.hpp"
+#include "bench/analyze/unmatched.hpp"
 #include "core/error.hpp"
 #include "core/nearest.hpp"
 
@@ -85,6 +87,14 @@ std::vector<Span> ranges_named(const Timeline& timeline, const std::string& name
                            did_you_mean(name, names), list)};
 }
 
+/// With as many decimals as it needs, so that two windows never have the same name.
+std::string shortest_us(std::int64_t ns) {
+  std::string text = us_text(ns);
+  text.resize(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
 std::string name_of_cut(const Options& options, const std::set<std::int64_t>& numbers) {
   std::string name;
   const auto add = [&name](const std::string& part) {
@@ -92,17 +102,10 @@ std::string name_of_cut(const Options& options, const std::set<std::int64_t>& nu
   };
   if (options.steps.cuts()) add("steps:" + joined(numbers));
   if (options.window)
-    add(message("window:", static_cast<double>(options.window->start_ns) / 1e3, '-',
-                static_cast<double>(options.window->end_ns) / 1e3, "us"));
+    add(message("window:", shortest_us(options.window->start_ns), '-',
+                shortest_us(options.window->end_ns), "us"));
   if (!options.range.empty()) add("range:" + options.range);
   return name;
-}
-
-/// Also in part.
-bool lies_in(const DeviceEvent& event, const RankWindow& window) {
-  if (!window.spans) return true;
-  const auto span = std::ranges::upper_bound(*window.spans, event.time.start_ns, {}, &Span::end_ns);
-  return span != window.spans->end() && span->start_ns < event.time.end_ns;
 }
 
 }  // namespace
@@ -153,6 +156,7 @@ ChosenWindows choose_windows(const Recording& recording, const Options& options)
     const auto across = analyse_across(recording, Window{"trace", std::nullopt});
     offset_ns = (across ? across->clocks : own_clocks(recording)).offset_ns;
     begin_ns = begin_of(recording, offset_ns);
+    chosen.warnings = beyond_work(recording, offset_ns, *options.window);
   }
   bool has_range = options.range.empty();
   for (std::size_t i = 0; i < recording.ranks.size(); ++i) {
@@ -167,10 +171,11 @@ ChosenWindows choose_windows(const Recording& recording, const Options& options)
       for (const Window& step : steps) spans.push_back(*step.span);
       spans = united(std::move(spans));
     }
+    Span limits{-ever, ever};
     if (options.window) {
       const std::int64_t shift_ns = begin_ns - offset_ns[i];
-      spans = intersected(spans, std::vector<Span>{{options.window->start_ns + shift_ns,
-                                                    options.window->end_ns + shift_ns}});
+      limits = {options.window->start_ns + shift_ns, options.window->end_ns + shift_ns};
+      spans = intersected(spans, std::vector<Span>{limits});
     }
     if (!options.range.empty()) {
       spans = intersected(spans, ranges_named(timeline, options.range));
@@ -178,7 +183,9 @@ ChosenWindows choose_windows(const Recording& recording, const Options& options)
     }
     std::vector<RankWindow> cut_steps;
     for (const Window& step : steps)
-      cut_steps.push_back({step.name, intersected(spans, std::vector<Span>{*step.span})});
+      cut_steps.push_back(
+          {step.name, intersected(spans, std::vector<Span>{*step.span}),
+           step.span->start_ns >= limits.start_ns && step.span->end_ns <= limits.end_ns});
     chosen.steps.push_back(std::move(cut_steps));
     chosen.all.push_back({chosen.name, std::nullopt});
     if (options.cuts()) chosen.all.back().spans = std::move(spans);
@@ -187,11 +194,12 @@ ChosenWindows choose_windows(const Recording& recording, const Options& options)
   return chosen;
 }
 
-std::optional<Account> account_in(const RankRecording& rank, const RankWindow& window) {
-  if (!window.spans) return account(rank.timeline, rank.classes, {window.name, std::nullopt});
+std::optional<Account> account_in(const Accounting& accounting, const RankRecording& rank,
+                                  const RankWindow& window) {
+  if (!window.spans) return accounting.of({window.name, std::nullopt});
   std::optional<Account> total;
   for (const Span& span : *window.spans) {
-    const std::optional<Account> part = account(rank.timeline, rank.classes, {window.name, span});
+    const std::optional<Account> part = accounting.of({window.name, span});
     if (!part) continue;
     if (!total) {
       total = part;
@@ -206,26 +214,15 @@ std::optional<Account> account_in(const RankRecording& rank, const RankWindow& w
   }
   if (!total || window.spans->size() == 1) return total;
   total->num_kernels = total->num_comm = total->num_copies = 0;
-  for (std::size_t i = 0; i < rank.classes.size(); ++i) {
-    if (!lies_in(rank.timeline.events[i], window)) continue;
+  const std::vector<DeviceEvent>& events = rank.timeline.events;
+  for (std::size_t i = accounting.first_after(window.spans->front().start_ns);
+       i < events.size() && events[i].time.start_ns < window.spans->back().end_ns; ++i) {
+    if (!lies_in(window.spans, events[i].time)) continue;
     const WorkClass work = rank.classes[i];
     ++(work == WorkClass::memory ? total->num_copies : total->num_kernels);
     if (work == WorkClass::communication) ++total->num_comm;
   }
   return total;
-}
-
-RankRecording cut_to(const RankRecording& rank, const RankWindow& window) {
-  RankRecording cut = rank;
-  std::size_t kept = 0;
-  for (std::size_t at = 0; at < rank.classes.size(); ++at) {
-    if (!lies_in(rank.timeline.events[at], window)) continue;
-    cut.timeline.events[kept] = rank.timeline.events[at];
-    cut.classes[kept++] = rank.classes[at];
-  }
-  cut.timeline.events.resize(kept);
-  cut.classes.resize(kept);
-  return cut;
 }
 
 }  // namespace shardmark::bench::analyze

@@ -9,11 +9,12 @@
 
 namespace shardmark::bench::analyze {
 
-/// What is looked at of one rank: disjoint spans by time, on its own clock. Without a value, all of
-/// it: from the first start to the last end of its device work.
+/// What is looked at of one rank. Without spans from the first start to the last end of its device
+/// work.
 struct RankWindow {
   std::string name;
-  std::optional<std::vector<Span>> spans;
+  ChosenSpans spans;
+  bool is_whole{true};  ///< of a step: --window cuts nothing off
 };
 
 /// What the options choose of every rank, as Recording::ranks.
@@ -21,6 +22,7 @@ struct ChosenWindows {
   std::string name;                            ///< "trace", "steps:552-554", "range:forward", ...
   std::vector<RankWindow> all;                 ///< `name` on each rank
   std::vector<std::vector<RankWindow>> steps;  ///< each rank's steps, cut to it
+  std::vector<std::string> warnings{};         ///< --window goes on after the last device work
 
   /// `all` without the name.
   [[nodiscard]] RankSpans spans() const;
@@ -36,12 +38,11 @@ struct ChosenWindows {
                                     const std::vector<std::int64_t>& offset_ns);
 
 /// Sums over the window's spans; an event that lies in several is counted once. Nothing where the
-/// rank has no device work to take its span from, or none of the window's spans.
-[[nodiscard]] std::optional<Account> account_in(const RankRecording& rank,
+/// rank has no device work to take its span from, or none of the window's spans. `accounting`: of
+/// the rank.
+[[nodiscard]] std::optional<Account> account_in(const Accounting& accounting,
+                                                const RankRecording& rank,
                                                 const RankWindow& window);
-
-/// The rank with only those device events that lie in the window, also in part.
-[[nodiscard]] RankRecording cut_to(const RankRecording& rank, const RankWindow& window);
 
 /// 552 of "ProfilerStep#552"; nothing if there is no number.
 [[nodiscard]] std::optional<std::int64_t> step_number(std::string_view name);

@@ -56,6 +56,7 @@ std::pair<std::string, std::string> CommandLine::describe(const std::string& nam
   if (comma != std::string::npos) names_.push_back(names.substr(0, comma));
   const std::string name = comma == std::string::npos ? names : names.substr(comma + 1);
   names_.push_back(name);
+  if (help.type.ends_with(",...")) lists_.push_back(name);
   std::string about = help.about;
   if (!help.fallback.empty()) about += message(" [default: ", help.fallback, ']');
   about = wrap(about, help_width);
@@ -79,6 +80,7 @@ void CommandLine::add(const std::string& names, const Help& help, Handler handle
 
 void CommandLine::add_repeatable(const std::string& names, const Help& help, Handler handler) {
   const auto [name, about] = describe(names, help);
+  repeatable_.push_back(name);
   app_->add_option_function<std::vector<std::string>>(
           names,
           [name = name, handler](const std::vector<std::string>& texts) {
@@ -138,14 +140,15 @@ std::string CommandLine::parse(const std::vector<std::string>& arguments) {
 }
 
 void CommandLine::fail_repeated(const std::vector<std::string>& arguments) const {
-  for (const std::string& name : names_)
-    if (std::ranges::count_if(arguments, [&](const std::string& argument) {
-          return argument.substr(0, argument.find('=')) == name;
-        }) > 1)
-      throw InputError{message(name,
-                               " is given more than once; give one value, or one list where it "
-                               "sweeps: ",
-                               name, " A,B")};
+  for (const std::string& name : names_) {
+    const auto num = std::ranges::count_if(arguments, [&](const std::string& argument) {
+      return argument.substr(0, argument.find('=')) == name;
+    });
+    if (num < 2 || std::ranges::count(repeatable_, name) > 0) continue;
+    const bool is_list = std::ranges::count(lists_, name) > 0;
+    throw InputError{message(name, " is given more than once; give one value",
+                             is_list ? message(", or one list: ", name, " A,B") : std::string{})};
+  }
 }
 
 void CommandLine::fail_unknown(const std::string& argument) const {

@@ -64,6 +64,8 @@ class CommandLine {
   std::unique_ptr<CLI::App> app_;
   std::string group_, print_;
   std::vector<std::string> names_;
+  std::vector<std::string> lists_;       ///< of the names: take "A,B"
+  std::vector<std::string> repeatable_;  ///< of the names: may be given several times
 };
 
 /// The texts of shardmark-tp.

@@ -32,6 +32,15 @@ template <class Into>
     into = parse_number(option, text, lowest);
   };
 }
+/// A share, from 0 to 100.
+[[nodiscard]] inline CommandLine::Handler set_percent(double& into) {
+  return [&into](std::string_view option, const std::string& text) {
+    into = parse_number(option, text, 0);
+    if (into > 100)
+      throw InputError{
+          message(option, ": '", text, "' is more than 100 percent; 100 is never exceeded")};
+  };
+}
 [[nodiscard]] inline CommandLine::Handler set_switches(std::vector<bool>& into) {
   return [&into](std::string_view option, const std::string& text) {
     into = parse_list(option, text, parse_switch);

@@ -181,15 +181,15 @@ void add_limit_options(CommandLine& line, VerdictThresholds& limits, bool has_st
     line.add("--limit-bubble",
              {"PCT", "verdict bubble_bound: bubble, percent of the window",
               message(limits.bubble_pct), "30"},
-             set_number(limits.bubble_pct, 0));
+             set_percent(limits.bubble_pct));
   line.add("--limit-communication",
            {"PCT", "verdict communication_bound: exposed communication, percent of the window",
             message(limits.communication_pct), "30"},
-           set_number(limits.communication_pct, 0));
+           set_percent(limits.communication_pct));
   line.add("--warn-communication",
            {"PCT", "exposed communication worth a word, percent of the window",
             message(limits.communication_warn_pct), "15"},
-           set_number(limits.communication_warn_pct, 0));
+           set_percent(limits.communication_warn_pct));
 }
 
 void add_output_options(CommandLine& line, Options& options) {

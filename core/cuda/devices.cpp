@@ -44,6 +44,8 @@ constexpr DevicePeaks devices[] = {
     {"A10",               125.0,  62.5, 31.2,  0.0,  600, "NVIDIA A10 data sheet (2021)"},
     {"GeForce RTX 4090",  165.2,  82.6, 82.6,  0.0, 1008, ada},
     {"GeForce RTX 3090",   71.0,  35.6, 35.6,  0.0,  936, ampere},
+    {"AMD Instinct MI300X", 1307.4, 653.7, 163.4, 163.4, 5300,
+                "AMD Instinct MI300X data sheet (2023)"},
 };
 // clang-format on
 

@@ -14,7 +14,7 @@ namespace shardmark::cuda {
 /// Peaks as the vendor states them, without sparsity, in 1e12 FLOP/s; 0: not stated. bf16 and f16
 /// with sums in f32, f64 and tf32 on tensor cores where there are any, f32 without them.
 struct DevicePeaks {
-  std::string_view name;  ///< as cudaGetDeviceProperties has it, without "NVIDIA "
+  std::string_view name;  ///< as cudaGetDeviceProperties has it, without "NVIDIA "; HIP's of AMD
   double bf16_tflops{0}, tf32_tflops{0}, f32_tflops{0}, f64_tflops{0};
   double memory_GBps{0};  ///< 1e9 bytes a second
   std::string_view source;

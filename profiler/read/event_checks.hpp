@@ -8,9 +8,9 @@
 namespace shardmark {
 
 /// A sentence for each way in which device events, sorted by start, look wrong: no or negative
-/// duration, time zero, running into the next one of the stream, starting before their launch,
-/// times that seem to be in two units. Nothing is changed: what such events are worth is for the
-/// reader to judge.
+/// duration, running into the next one of the stream, starting before their launch, one that lasts
+/// longer than all others span, times that seem to be in two units. Nothing is changed: what such
+/// events are worth is for the reader to judge. What cannot have been is impossible_times's.
 [[nodiscard]] std::vector<std::string> check_events(const Timeline& timeline);
 
 }  // namespace shardmark

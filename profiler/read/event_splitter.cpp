@@ -182,7 +182,7 @@ bool EventSplitter::next_member() {
   }
   if (current() != '"') return fail_expected("a key in quotes");
   if (!take_scalar(Kept::yes, where)) return false;
-  key_ = unquoted(text_);
+  key_ = text_of(text_);
   if (!skip_space()) return fail_truncated(where);
   if (current() != ':') return fail_expected("':' after a key");
   ++begin_;

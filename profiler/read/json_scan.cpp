@@ -204,7 +204,7 @@ bool JsonItems::next(std::string_view& key, std::string_view& value) {
     key = rest_.front() == '"' ? take_value(rest_, true) : std::string_view{};
     broken_ = key.empty() || rest_.empty() || rest_.front() != ':';
     if (broken_) return false;
-    key = unquoted(key);
+    key = plain_text(key, key_);
     rest_.remove_prefix(1);
   }
   value = take_value(rest_, is_object_);

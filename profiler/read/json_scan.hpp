@@ -33,13 +33,15 @@ class JsonItems {
  public:
   /// `text`: from bracket to bracket, or else there are no items.
   explicit JsonItems(std::string_view text);
-  /// False after the last one. `key` stays empty in an array.
+  /// False after the last one. `key`, without quotes and escapes, is valid until the next call and
+  /// stays empty in an array.
   [[nodiscard]] bool next(std::string_view& key, std::string_view& value);
   /// The text up to here is no object or array.
   [[nodiscard]] bool broken() const { return broken_; }
 
  private:
   std::string_view rest_;
+  std::string key_;  ///< of the current member, if the text has escapes in it
   bool is_object_{false}, broken_{false};
 };
 
@@ -51,5 +53,7 @@ class JsonItems {
 /// it.
 [[nodiscard]] std::string text_of(std::string_view value, bool& repaired);
 [[nodiscard]] std::string text_of(std::string_view value);
+/// The same without a copy where there is nothing to decode, as in most names; else in `storage`.
+[[nodiscard]] std::string_view plain_text(std::string_view value, std::string& storage);
 
 }  // namespace shardmark

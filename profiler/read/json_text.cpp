@@ -125,4 +125,11 @@ std::string text_of(std::string_view value) {
   return text_of(value, repaired);
 }
 
+std::string_view plain_text(std::string_view value, std::string& storage) {
+  value = unquoted(value);
+  if (value.find('\\') == std::string_view::npos) return value;
+  storage = text_of(value);
+  return storage;
+}
+
 }  // namespace shardmark

@@ -25,9 +25,9 @@ int last_number_in(std::string_view name) {
 /// What the splitter and the source have to say, after the end.
 void add_fault(Timeline& timeline, const EventSplitter& splitter, const BlockSource& source) {
   if (!splitter.fault().empty()) {
-    timeline.cut += (timeline.cut.empty() ? "" : "; ") + splitter.fault();
+    timeline.cut = splitter.fault();
   } else if (!source.fault().empty()) {
-    timeline.warnings.push_back("the trace is complete, but its " + source.fault());
+    timeline.faults.push_back("the trace is complete, but its " + source.fault());
   }
   if (splitter.rest_position() >= 0)
     timeline.warnings.push_back(

@@ -1,5 +1,6 @@
 #include "profiler/read/kineto_builder.hpp"
 
+#include "core/error.hpp"
 #include "profiler/read/json_scan.hpp"
 
 #include <algorithm>
@@ -19,10 +20,25 @@ std::int32_t place_of(std::string_view first, std::string_view second) {
 }
 
 /// Calls that can start device work; the rest of the runtime's calls, most of a file, cannot.
-bool can_launch(std::string_view name) {
+bool can_launch(const KinetoEvent& event) {
+  std::string storage;
+  const std::string_view name = plain_text(event.name, storage);
   constexpr std::array<std::string_view, 5> parts{"aunch", "emcpy", "emset", "submit", "nqueue"};
   return std::ranges::any_of(
       parts, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
+}
+
+/// Of an event that cannot be read.
+std::string why_broken(const KinetoEvent& event) {
+  if (event.broken) return "its text is not as that of an event";
+  if (event.ts.empty()) return "it has no ts";
+  const bool is_start = !nanoseconds_of(event.ts);
+  constexpr std::size_t most_shown = 40;
+  const std::string value = text_of(is_start ? event.ts : event.dur).substr(0, most_shown);
+  const bool is_number =
+      !value.empty() && value.find_first_not_of("0123456789+-.eE") == std::string::npos;
+  return message(is_start ? "ts " : "dur ", value,
+                 is_number ? " us is more than 73 years: is it in nanoseconds?" : " is no number");
 }
 
 /// Title of a row in shardmark's own traces: "row 12: tp 2, ...".
@@ -44,7 +60,7 @@ void KinetoBuilder::add_event(std::string_view text, std::int64_t position) {
   if (!event.broken && read_time(event, time))
     add_interesting(event, time);
   else if (num_broken_++ == 0)
-    first_broken_ = position;
+    first_broken_ = message("byte ", position, ": ", why_broken(event));
 }
 
 void KinetoBuilder::add_interesting(const KinetoEvent& event, const Span& time) {
@@ -55,7 +71,7 @@ void KinetoBuilder::add_interesting(const KinetoEvent& event, const Span& time) 
       add_device_event(event, time);
       break;
     case EventKind::runtime:
-      if (can_launch(event.name)) add_launch(event, time.start_ns);
+      if (can_launch(event)) add_launch(event, time.start_ns);
       break;
     case EventKind::step:
     case EventKind::range:
@@ -90,12 +106,15 @@ void KinetoBuilder::add_device_event(const KinetoEvent& event, const Span& time)
   work.time = time;
   work.name = name_of(event.name);
   work.device = place_of(args.device, event.pid);
-  work.stream = place_of(args.stream, event.tid);
+  work.stream = stream_of(args.stream, event.tid);
+  work.context = number_of(number_of_context_, event.pid, args.context);
+  const auto is_set = [](std::string_view id) { return integer_of(id).value_or(0) != 0; };
+  work.of_graph = is_set(args.graph) || is_set(args.graph_node);
   if (event.kind == EventKind::kernel) {
     work.call = calls_.add(args);
   } else {
     work.work = event.kind == EventKind::copy ? DeviceWork::copy : DeviceWork::set;
-    work.between_devices = event.name.find("PtoP") != std::string_view::npos;
+    work.between_devices = timeline_.names[work.name].find("PtoP") != std::string::npos;
   }
   timeline_.events.push_back(work);
   ids_.push_back({id_of(args.correlation).value_or(no_id), id_of(args.external_id).value_or(no_id),
@@ -136,13 +155,25 @@ std::uint32_t KinetoBuilder::name_of(std::string_view raw) {
   return number;
 }
 
+/// The same for the same two texts.
+std::uint32_t KinetoBuilder::number_of(Numbers& numbers, std::string_view first,
+                                       std::string_view second) {
+  std::string both{first};
+  both += '/';
+  both += second;
+  return numbers.emplace(std::move(both), static_cast<std::uint32_t>(numbers.size())).first->second;
+}
+
 std::uint32_t KinetoBuilder::thread_of(const KinetoEvent& event) {
-  std::string thread{event.pid};
-  thread += '/';
-  thread += event.tid;
-  return number_of_thread_
-      .emplace(std::move(thread), static_cast<std::uint32_t>(number_of_thread_.size()))
-      .first->second;
+  return number_of(number_of_thread_, event.pid, event.tid);
+}
+
+/// As DeviceEvent has it.
+std::int32_t KinetoBuilder::stream_of(std::string_view stream, std::string_view thread) {
+  for (const std::string_view number : {stream, thread})
+    if (const auto known = integer_of(number)) return static_cast<std::int32_t>(*known);
+  if (unquoted(stream).empty() && unquoted(thread).empty()) return -1;
+  return -2 - static_cast<std::int32_t>(number_of(number_of_stream_, stream, thread));
 }
 
 void KinetoBuilder::add_member(std::string_view key, std::string_view value) {

@@ -35,6 +35,7 @@ class KinetoBuilder {
     std::uint64_t correlation;
     std::int64_t start_ns;
     std::uint32_t thread;
+    std::uint32_t event{no_index};  ///< the first that it launched, in timeline_.events
   };
   static constexpr std::uint64_t no_id = std::numeric_limits<std::uint64_t>::max();
   /// What of a device event only serves to find its launch, call and rank.
@@ -62,7 +63,9 @@ class KinetoBuilder {
   bool read_time(const KinetoEvent& event, Span& time);
   KinetoArgs read_args(const KinetoEvent& event);
   std::uint32_t name_of(std::string_view raw);
+  static std::uint32_t number_of(Numbers& numbers, std::string_view first, std::string_view second);
   std::uint32_t thread_of(const KinetoEvent& event);
+  std::int32_t stream_of(std::string_view stream, std::string_view thread);
   void find_launches_and_calls();
   void assign_calls(const std::vector<LaunchedDuring>& launched);
   void keep_last_of_each_step();
@@ -78,8 +81,9 @@ class KinetoBuilder {
   std::vector<std::pair<std::int64_t, std::string>> device_names_;  ///< by id
   std::vector<std::int32_t> row_processes_;  ///< with titles of rows, as shardmark writes them
   KinetoCalls calls_;
-  Numbers number_of_name_, number_of_thread_;
-  std::int64_t num_broken_{0}, first_broken_{0};  ///< events that could not be read
+  Numbers number_of_name_, number_of_thread_, number_of_context_, number_of_stream_;
+  std::int64_t num_broken_{0};  ///< events that could not be read
+  std::string first_broken_;    ///< where the first of them is, and why
   std::int64_t num_broken_args_{0}, num_repaired_names_{0}, num_below_ns_{0}, num_same_step_{0};
 };
 

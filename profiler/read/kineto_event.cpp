@@ -43,13 +43,16 @@ Category category_of(std::string_view value) {
       {"privateuse1_runtime", Category::runtime},
       {"privateuse1_driver", Category::runtime},
   }};
-  const std::string_view name = unquoted(value);
+  std::string storage;
+  const std::string_view name = plain_text(value, storage);
   for (const Known& candidate : known)
     if (equals_any_case(name, candidate.name)) return candidate.category;
   return Category::other;
 }
 
-EventKind kind_of(Category category, std::string_view name) {
+EventKind kind_of(Category category, std::string_view raw_name) {
+  std::string storage;
+  const std::string_view name = plain_text(raw_name, storage);
   const bool is_step = name.starts_with("ProfilerStep");
   switch (category) {
     case Category::kernel:
@@ -128,11 +131,12 @@ std::optional<Number> parse(std::string_view text) {
 KinetoEvent read_kineto_event(std::string_view text) {
   KinetoEvent event;
   std::string_view cat, ph, key, value;
+  std::string storage;
   JsonItems items{text};
   while (items.next(key, value)) {
     if (key == "ph") {
       // Other phases are one letter, too; more of it is text that lost its place.
-      if (value != "\"X\"") {
+      if (plain_text(value, storage) != "X") {
         event = {};
         event.broken = value.size() != 3;
         return event;
@@ -155,26 +159,29 @@ KinetoEvent read_kineto_event(std::string_view text) {
       event.args = value;
     }
     if (!cat.empty() && !event.name.empty() && event.kind == EventKind::other) {
-      event.kind = kind_of(category_of(cat), unquoted(event.name));
+      event.kind = kind_of(category_of(cat), event.name);
       if (event.kind == EventKind::other) return {};
     }
   }
   event.broken = items.broken();
   if (event.kind == EventKind::other && !cat.empty())
-    event.kind = kind_of(category_of(cat), unquoted(event.name));
+    event.kind = kind_of(category_of(cat), event.name);
   if (ph.empty() && !event.broken) return {};
   return event;
 }
 
 KinetoArgs read_kineto_args(std::string_view args) {
   using Member = std::string_view KinetoArgs::*;
-  static constexpr std::array<std::pair<std::string_view, Member>, 21> known{{
+  static constexpr std::array<std::pair<std::string_view, Member>, 24> known{{
       {"correlation", &KinetoArgs::correlation},
       {"External id", &KinetoArgs::external_id},
       {"external id", &KinetoArgs::external_id},
       {"device", &KinetoArgs::device},
       {"inDevice", &KinetoArgs::device},
       {"stream", &KinetoArgs::stream},
+      {"context", &KinetoArgs::context},
+      {"graph id", &KinetoArgs::graph},
+      {"graph node id", &KinetoArgs::graph_node},
       {"Collective name", &KinetoArgs::collective},
       {"In msg nelems", &KinetoArgs::elements_in},
       {"Out msg nelems", &KinetoArgs::elements_out},

@@ -32,7 +32,8 @@ struct KinetoEvent {
 /// Raw values of the args that matter; empty where they are missing. The names of what describes a
 /// collective are PyTorch's (torch/csrc/profiler/util.h).
 struct KinetoArgs {
-  std::string_view correlation, external_id, device, stream;
+  std::string_view correlation, external_id, device, stream, context;
+  std::string_view graph, graph_node;  ///< not 0: the event is a node of a CUDA graph
   std::string_view collective, elements_in, elements_out, dtype, sequence, source, destination;
   std::string_view group_name, group_description, group_ranks, group_size, first_rank, rank_stride;
   std::string_view input_dims, input_type;

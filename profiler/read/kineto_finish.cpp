@@ -1,6 +1,6 @@
-#include "core/error.hpp"
 #include "profiler/read/event_checks.hpp"
 #include "profiler/read/kineto_builder.hpp"
+#include "profiler/sentences.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,10 +11,6 @@
 
 namespace shardmark {
 namespace {
-
-std::string plural(std::int64_t num, const std::string& word) {
-  return message(num, ' ', word, num == 1 ? "" : "s");
-}
 
 bool is_named_as_library(const std::string& name) {
   return std::ranges::any_of(std::array{"ccl", "CCL"}, [&](const char* part) {
@@ -80,7 +76,14 @@ void KinetoBuilder::find_launches_and_calls() {
         std::ranges::lower_bound(launches_, ids.correlation, {}, &Launch::correlation);
     const bool is_known = ids.correlation != no_id && launch != launches_.end() &&
                           launch->correlation == ids.correlation;
-    if (is_known) event.launch_ns = launch->start_ns;
+    if (is_known) {
+      event.launch_ns = launch->start_ns;
+      // Several of one call are a graph, which not every recorder says of them.
+      if (launch->event == no_index)
+        launch->event = static_cast<std::uint32_t>(i);
+      else
+        event.of_graph = timeline_.events[launch->event].of_graph = true;
+    }
     if (event.call != no_index || event.work != DeviceWork::kernel ||
         is_of_pytorch(timeline_.names[event.name]))
       continue;
@@ -162,33 +165,43 @@ std::vector<Timeline> KinetoBuilder::split(const std::vector<std::int32_t>& rank
   return parts;
 }
 
-/// Of the device that did the work, if there are several.
+/// Of the device that did the work, if there are several. A trace of ours has one per rank.
 std::string KinetoBuilder::device_name_of(const Timeline& timeline) const {
-  if (device_names_.empty()) return {};
-  const std::int64_t device = timeline.events.empty() ? 0 : timeline.events.front().device;
+  const bool is_own = timeline.format == "shardmark";
+  std::int64_t device = timeline.events.empty() ? 0 : timeline.events.front().device;
+  if (is_own) device = timeline.rank;
   const auto named =
       std::ranges::find(device_names_, device, [](const auto& known) { return known.first; });
-  return named == device_names_.end() ? device_names_.front().second : named->second;
+  if (named != device_names_.end()) return named->second;
+  return is_own || device_names_.empty() ? std::string{} : device_names_.front().second;
 }
 
 /// What concerns the file and not its events.
 void KinetoBuilder::add_warnings(Timeline& timeline) const {
   if (num_broken_ > 0)
-    timeline.cut = message(plural(num_broken_, "event"), " without readable text or time left out",
-                           num_broken_ == 1 ? ", at" : ", the first at", " byte ", first_broken_);
+    timeline.faults.push_back(message(counted(num_broken_, "event"),
+                                      " without readable text or time left out, ",
+                                      num_broken_ == 1 ? "at " : "the first at ", first_broken_));
   const auto add = [&](std::int64_t num, const std::string& sentence) {
     if (num > 0) timeline.warnings.push_back(sentence);
   };
+  std::set<std::int32_t> devices;
+  if (timeline.format.empty())
+    for (const DeviceEvent& event : timeline.events) devices.insert(event.device);
+  if (devices.size() > 1)
+    timeline.warnings.push_back(message("the work of ", devices.size(),
+                                        " devices is taken for that of one rank: compute "
+                                        "of one of them hides communication of another"));
   add(num_repaired_names_,
-      message(plural(num_repaired_names_, "name"),
+      message(counted(num_repaired_names_, "name"),
               " with characters that JSON does not allow; they were replaced"));
-  add(num_broken_args_, message(plural(num_broken_args_, "event"),
+  add(num_broken_args_, message(counted(num_broken_args_, "event"),
                                 " with args that are not JSON to their end; what comes before "
                                 "the fault counts"));
-  add(num_below_ns_, message(plural(num_below_ns_, "event"),
+  add(num_below_ns_, message(counted(num_below_ns_, "event"),
                              " with times finer than a nanosecond; starts and ends were rounded "
                              "down"));
-  add(num_same_step_, message(plural(num_same_step_, "step"),
+  add(num_same_step_, message(counted(num_same_step_, "step"),
                               " with the name of a later one in the file, which counts alone"));
 }
 

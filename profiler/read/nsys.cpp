@@ -7,6 +7,7 @@
 #include "profiler/read/nsys_ranges.hpp"
 #include "profiler/read/nsys_work.hpp"
 #include "profiler/read/read.hpp"
+#include "profiler/sentences.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -179,28 +180,52 @@ struct Export {
   Target target;
 };
 
-std::vector<std::string> warnings_of(const Export& all, std::size_t num_devices) {
+/// Why nothing in the file tells which work communicates; empty if its kernels' names do.
+std::string why_no_classes(const Work& work) {
+  if (work.events.empty()) return {};
+  if (!work.has_kernels)
+    return "no table of kernels (CUPTI_ACTIVITY_KIND_KERNEL) can be read, so what was computed or "
+           "communicated is not known";
+  if (work.num_kernels > 0 && work.num_unnamed == work.num_kernels)
+    return "the file has no names of kernels (table StringIds), so communication cannot be told "
+           "from compute";
+  return {};
+}
+
+std::vector<std::string> warnings_of(const Work& work, const Ranges& ranges,
+                                     std::size_t num_devices) {
   std::vector<std::string> warnings;
-  if (all.work.events.empty())
-    warnings.push_back(message(
-        all.work.has_tables ? "no GPU work was recorded"
-                            : "no GPU work: the file has no table CUPTI_ACTIVITY_KIND_KERNEL, "
-                              "_MEMCPY or _MEMSET",
-        " (record it with `nsys profile --trace=cuda,nvtx`)"));
+  for (const std::string& table : work.unreadable)
+    warnings.push_back("table " + table + ", so its rows are left out");
+  if (work.events.empty() && work.unreadable.empty())
+    warnings.push_back(
+        message(work.has_tables ? "no GPU work was recorded"
+                                : "no GPU work: the file has no table CUPTI_ACTIVITY_KIND_KERNEL, "
+                                  "_MEMCPY or _MEMSET",
+                " (record it with `nsys profile --trace=cuda,nvtx`)"));
   if (num_devices > 1)
     warnings.push_back(message("the file has ", num_devices,
                                " devices; each is taken for the rank of its number"));
-  if (all.work.num_left_out > 0)
-    warnings.push_back(message(all.work.num_left_out,
-                               " rows of GPU work are left out: their times are no integers, or "
-                               "their device is no number from 0 to 63"));
-  if (all.work.num_graphs > 0)
-    warnings.push_back(message(all.work.num_graphs,
-                               " CUDA graphs were recorded as a whole and count as compute, with "
-                               "the communication in them (record with --cuda-graph-trace=node)"));
-  if (all.ranges.num_open > 0)
-    warnings.push_back(message(
-        all.ranges.num_open, " of the NVTX ranges had not ended when the recording did; left out"));
+  if (work.num_left_out > 0)
+    warnings.push_back(message(counted(work.num_left_out, "row"), " of GPU work ",
+                               work.num_left_out == 1 ? "is" : "are",
+                               " left out: times that are no integers, or a device that is no "
+                               "number from 0 to 63"));
+  const std::string no_classes = why_no_classes(work);
+  if (!no_classes.empty())
+    warnings.push_back(no_classes);
+  else if (work.num_unnamed > 0)
+    warnings.push_back(counted(work.num_unnamed, "kernel",
+                               "has no name in the file and counts as compute",
+                               "have no name in the file and count as compute"));
+  if (work.num_graphs > 0)
+    warnings.push_back(counted(work.num_graphs, "CUDA graph", "was", "were") +
+                       " recorded as a whole, so that communication within counts as compute "
+                       "(record with --cuda-graph-trace=node)");
+  if (ranges.num_open > 0)
+    warnings.push_back(counted(ranges.num_open, "NVTX range",
+                               "had not ended when the recording did; it is left out",
+                               "had not ended when the recording did; they are left out"));
   return warnings;
 }
 
@@ -245,12 +270,13 @@ std::vector<Timeline> read(const std::filesystem::path& file) {
   if (devices.empty() && !database.damage().empty())
     throw InputError{
         message(file.string(), " is damaged, and no GPU work before that: ", database.damage())};
-  std::vector<std::string> warnings = warnings_of(all, devices.size());
+  std::vector<std::string> warnings = warnings_of(all.work, all.ranges, devices.size());
   std::error_code none;
   const auto log_bytes = std::filesystem::file_size(file.string() + "-wal", none);
   if (!none && log_bytes > 0)
     warnings.push_back(message("the log beside it, ", file.filename().string(),
                                "-wal, is not read: is the export still being written?"));
+  const std::string no_classes = why_no_classes(all.work);
   all.work.events = {};
   if (devices.empty()) devices[0];
 
@@ -266,6 +292,7 @@ std::vector<Timeline> read(const std::filesystem::path& file) {
     const auto name = all.target.device_names.find(device);
     if (name != all.target.device_names.end()) timeline.device_name = name->second;
     timeline.cut = database.damage();
+    timeline.no_classes = no_classes;
     timeline.warnings = std::exchange(warnings, {});  // of the file: once
     fill(timeline, std::move(events), all);
   }

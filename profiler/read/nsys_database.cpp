@@ -142,6 +142,11 @@ std::vector<std::string> Database::columns_of(const std::string& table) {
   return columns;
 }
 
+bool Database::has_column(const std::string& table, std::string_view column) {
+  return std::ranges::any_of(columns_of(table),
+                             [&](const std::string& name) { return same_letters(name, column); });
+}
+
 std::int64_t Database::scan(const std::string& table,
                             std::initializer_list<std::string_view> columns,
                             const std::function<void(const Row&)>& visit) {

@@ -43,6 +43,11 @@ class Database {
   /// name starts with one of them, as exporters append versions; else empty.
   [[nodiscard]] std::string find_table(std::initializer_list<std::string_view> names) const;
 
+  /// None where the table cannot be read.
+  [[nodiscard]] std::vector<std::string> columns_of(const std::string& table);
+  /// Any case.
+  [[nodiscard]] bool has_column(const std::string& table, std::string_view column);
+
   /// Calls `visit` for every row of `table` in the order of the file. Each column may be a list of
   /// names, "deviceId|device", of which the first that the table has counts. Stops at damage.
   /// Returns the number of rows. Reads nothing from a table without a name.
@@ -67,7 +72,6 @@ class Database {
   [[nodiscard]] Statement prepare(const std::string& sql) const;
   [[nodiscard]] std::string reason() const;
   void list_tables(const std::filesystem::path& file);
-  std::vector<std::string> columns_of(const std::string& table);
 
   std::unique_ptr<sqlite3, Close> connection_;
   Statement look_up_;

@@ -1,5 +1,7 @@
 #include "profiler/read/nsys_work.hpp"
 
+#include "core/error.hpp"
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -54,7 +56,7 @@ class WorkReader {
   };
 
   /// Every table of device work starts with these columns.
-  static constexpr int next_column = 6;
+  static constexpr int next_column = 8;
 
   /// Nothing for a row that is left out.
   DeviceEvent* add(const Row& row, DeviceWork kind) {
@@ -68,8 +70,12 @@ class WorkReader {
     }
     DeviceEvent event{.time = {*start, *end}, .work = kind};
     event.device = static_cast<std::int32_t>(device.value_or(0));
-    event.stream = static_cast<std::int32_t>(stream.value_or(0));
+    event.stream = static_cast<std::int32_t>(stream.value_or(-1));
     const auto correlation = row.integer(4), process = row.integer(5);
+    const std::pair context{process ? process_of(*process) : 0, row.integer(6).value_or(0)};
+    event.context =
+        contexts_.try_emplace(context, static_cast<std::uint32_t>(contexts_.size())).first->second;
+    event.of_graph = row.integer(7).value_or(0) != 0;
     if (process) {
       work_.knows_processes = true;
       work_.processes[event.device].insert(process_of(*process));
@@ -81,26 +87,38 @@ class WorkReader {
     return &work_.events.back();
   }
 
+  /// Empty if there is none that can be read.
   std::string find(std::initializer_list<std::string_view> names) {
-    std::string table = database_.find_table(names);
-    work_.has_tables = work_.has_tables || !table.empty();
+    const std::string table = database_.find_table(names);
+    if (table.empty()) return table;
+    work_.has_tables = true;
+    for (const std::string_view column : {"start", "end"})
+      if (!database_.has_column(table, column)) {
+        work_.unreadable.push_back(message(table, " has no column ", column));
+        return {};
+      }
     return table;
   }
 
   void read_kernels() {
     const std::uint32_t unnamed = names_.add("kernel without a name");
-    database_.scan(find({"CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL"}),
+    const std::string table =
+        find({"CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL"});
+    work_.has_kernels = !table.empty();
+    database_.scan(table,
                    {"start", "end", "deviceId|device", "streamId|stream", "correlationId",
-                    "globalPid", "demangledName|nameId|name", "shortName", "mangledName"},
+                    "globalPid", "contextId|context", "graphNodeId", "demangledName|nameId|name",
+                    "shortName", "mangledName"},
                    [&](const Row& row) {
                      DeviceEvent* event = add(row, DeviceWork::kernel);
                      if (event == nullptr) return;
+                     ++work_.num_kernels;
+                     for (int column = next_column;
+                          column < next_column + 3 && event->name == no_index; ++column)
+                       event->name = name_in(row, column);
+                     if (event->name != no_index) return;
                      event->name = unnamed;
-                     for (int column = next_column; column < next_column + 3; ++column)
-                       if (const std::uint32_t name = name_in(row, column); name != no_index) {
-                         event->name = name;
-                         return;
-                       }
+                     ++work_.num_unnamed;
                    });
   }
 
@@ -112,9 +130,11 @@ class WorkReader {
   }
 
   void read_graphs() {
-    database_.scan(find({"CUPTI_ACTIVITY_KIND_GRAPH_TRACE"}),
+    const std::string table = find({"CUPTI_ACTIVITY_KIND_GRAPH_TRACE"});
+    work_.has_kernels = work_.has_kernels || !table.empty();
+    database_.scan(table,
                    {"start", "end", "deviceId|device", "streamId|stream", "correlationId",
-                    "globalPid", "graphId"},
+                    "globalPid", "contextId|context", "graphNodeId", "graphId"},
                    [&](const Row& row) {
                      DeviceEvent* event = add(row, DeviceWork::kernel);
                      if (event == nullptr) return;
@@ -129,7 +149,7 @@ class WorkReader {
     database_.scan(
         find({"CUPTI_ACTIVITY_KIND_MEMCPY"}),
         {"start", "end", "deviceId|device", "streamId|stream", "correlationId", "globalPid",
-         "copyKind", "srcDeviceId", "dstDeviceId"},
+         "contextId|context", "graphNodeId", "copyKind", "srcDeviceId", "dstDeviceId"},
         [&](const Row& row) {
           DeviceEvent* event = add(row, DeviceWork::copy);
           if (event == nullptr) return;
@@ -145,18 +165,23 @@ class WorkReader {
 
   void read_sets() {
     const std::uint32_t name = names_.add("Memset");
-    database_.scan(
-        find({"CUPTI_ACTIVITY_KIND_MEMSET"}),
-        {"start", "end", "deviceId|device", "streamId|stream", "correlationId", "globalPid"},
-        [&](const Row& row) {
-          if (DeviceEvent* event = add(row, DeviceWork::set)) event->name = name;
-        });
+    database_.scan(find({"CUPTI_ACTIVITY_KIND_MEMSET"}),
+                   {"start", "end", "deviceId|device", "streamId|stream", "correlationId",
+                    "globalPid", "contextId|context", "graphNodeId"},
+                   [&](const Row& row) {
+                     if (DeviceEvent* event = add(row, DeviceWork::set)) event->name = name;
+                   });
   }
 
   void find_launches() {
     std::ranges::sort(waiting_, {}, [](const Waiting& one) {
       return std::pair{one.key, one.event};
     });
+    // Several of one call are a graph, which old files do not say of them.
+    for (std::size_t i = 1; i < waiting_.size(); ++i)
+      if (waiting_[i].key == waiting_[i - 1].key)
+        work_.events[waiting_[i].event].of_graph = work_.events[waiting_[i - 1].event].of_graph =
+            true;
     std::vector<Call> calls;
     for (const Waiting& one : waiting_)
       if (calls.empty() || calls.back().key != one.key) calls.push_back({.key = one.key});
@@ -185,6 +210,7 @@ class WorkReader {
   StringTable& strings_;
   Names& names_;
   std::vector<Waiting> waiting_;
+  std::map<std::pair<std::uint64_t, std::int64_t>, std::uint32_t> contexts_;  ///< of processes
   Work work_;
 };
 

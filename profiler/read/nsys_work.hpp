@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 namespace shardmark::nsys {
@@ -36,8 +37,11 @@ struct Work {
   std::map<std::uint64_t, std::int64_t> num_calls;            ///< host calls per process
   std::int64_t num_graphs{0};    ///< launches of CUDA graphs that were recorded as a whole
   std::int64_t num_left_out{0};  ///< rows without integer times or a device number
-  bool knows_processes{false};   ///< the tables name them
-  bool has_tables{false};        ///< at least one table of device work is there
+  std::int64_t num_kernels{0}, num_unnamed{0};  ///< of them those whose name is not in the file
+  bool knows_processes{false};                  ///< the tables name them
+  bool has_tables{false};                       ///< at least one table of device work is there
+  bool has_kernels{false};                      ///< a table of kernels or graphs can be read
+  std::vector<std::string> unreadable;  ///< "CUPTI_ACTIVITY_KIND_KERNEL has no column start"
 };
 
 /// Kernels, copies, sets and whole graphs, with the time of the host call that launched each.

@@ -2,6 +2,7 @@
 
 #include "bench/harness/csv.hpp"
 #include "profiler/account.hpp"
+#include "profiler/impossible_times.hpp"
 #include "profiler/read/read.hpp"
 #include "tests/bench/scratch.hpp"
 

@@ -12,10 +12,6 @@
 namespace shardmark {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-
 constexpr auto nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
 
 std::optional<Account> account_of(const Timeline& timeline, const Window& window = {"trace", {}}) {
@@ -159,47 +155,6 @@ TEST(Account, EqualsCountingEveryNanosecond) {
   }
 }
 
-TEST(ImpossibleTimes, AnEventThatOutlastsTheNextOfItsStreamIsCut) {
-  Timeline timeline = HandMade{}
-                          .kernel("corrupt", 100, 9'000'000)
-                          .kernel("other stream", 105, 115, 9)
-                          .kernel("next", 120, 130)
-                          .made();
-  correct_impossible_times(timeline);
-  EXPECT_EQ(timeline.events[0].time.end_ns, 120);
-  EXPECT_EQ(timeline.events[1].time.end_ns, 115);
-  ASSERT_EQ(timeline.warnings.size(), 1U);
-  EXPECT_THAT(timeline.warnings[0], HasSubstr("the longest says 8999900 ns"));
-}
-
-TEST(ImpossibleTimes, ALittleOverlapWithTheNextStays) {
-  Timeline timeline = HandMade{}.kernel("first", 100, 125).kernel("early", 120, 130).made();
-  correct_impossible_times(timeline);
-  EXPECT_EQ(timeline.events[0].time.end_ns, 125);
-  EXPECT_THAT(timeline.warnings, IsEmpty());
-}
-
-TEST(ImpossibleTimes, EventsWithoutTimesAreLeftOut) {
-  constexpr std::int64_t second = 1'000'000'000;
-  Timeline timeline = HandMade{}
-                          .kernel("no time", 0, 0)
-                          .kernel("no start", 0, 7)
-                          .kernel("gemm", 3 * second, 3 * second + 100)
-                          .made();
-  correct_impossible_times(timeline);
-  const auto account = account_of(timeline);
-  ASSERT_TRUE(account);
-  EXPECT_EQ(account->span_ns, 100);
-  EXPECT_THAT(timeline.warnings, ElementsAre(HasSubstr("2 events at time 0")));
-}
-
-TEST(ImpossibleTimes, ATraceThatBeginsAtZeroStays) {
-  Timeline timeline = HandMade{}.kernel("first", 0, 10).kernel("next", 12, 20).made();
-  correct_impossible_times(timeline);
-  EXPECT_EQ(timeline.events.size(), 2U);
-  EXPECT_THAT(timeline.warnings, IsEmpty());
-}
-
 TEST(Subtracted, TakesHolesEndsAndWholeSpans) {
   const std::vector<Span> a{{0, 10}, {20, 30}, {40, 50}, {60, 70}};
   const std::vector<Span> b{{2, 4}, {6, 8}, {18, 33}, {45, 65}};
@@ -210,6 +165,33 @@ TEST(Subtracted, TakesHolesEndsAndWholeSpans) {
     EXPECT_EQ(rest[i].start_ns, expected[i].start_ns);
     EXPECT_EQ(rest[i].end_ns, expected[i].end_ns);
   }
+}
+
+TEST(Intersected, BeginsWhereTheOtherDoes) {
+  const std::vector<Span> many{{0, 10}, {20, 30}, {40, 50}, {60, 70}};
+  for (const auto& common : {intersected(many, std::vector<Span>{{25, 45}}),
+                             intersected(std::vector<Span>{{25, 45}}, many)}) {
+    ASSERT_EQ(common.size(), 2U);
+    EXPECT_EQ(common[0].start_ns, 25);
+    EXPECT_EQ(common[0].end_ns, 30);
+    EXPECT_EQ(common[1].start_ns, 40);
+    EXPECT_EQ(common[1].end_ns, 45);
+  }
+  EXPECT_TRUE(intersected(many, std::vector<Span>{{70, 80}}).empty());
+  EXPECT_TRUE(intersected(many, std::vector<Span>{}).empty());
+}
+
+TEST(Accounting, OfAWindowBeginsWithTheFirstEventThatMayReachIntoIt) {
+  const Timeline timeline =
+      HandMade{}.kernel("long", 0, 100, 1).kernel("short", 10, 20).kernel("late", 90, 110).made();
+  const auto classes = classify(timeline, CommRule::automatic, {});
+  const Accounting accounting{timeline, classes};
+  EXPECT_EQ(accounting.first_after(99), 0U);
+  EXPECT_EQ(accounting.first_after(100), 2U);
+  EXPECT_EQ(accounting.first_after(110), 3U);
+  const Account account = accounting.of({"w", Span{50, 105}}).value();
+  EXPECT_EQ(account.num_kernels, 2);
+  EXPECT_EQ(account.compute_ns, 55);
 }
 
 }  // namespace

@@ -47,6 +47,18 @@ std::vector<std::int64_t> of_ranks(const AcrossRanks& result, Member member) {
   return values;
 }
 
+std::vector<std::string> names_of(const std::vector<StepAcross>& steps) {
+  std::vector<std::string> names;
+  for (const StepAcross& step : steps) names.push_back(step.name);
+  return names;
+}
+
+std::vector<int> critical_of(const std::vector<StepAcross>& steps) {
+  std::vector<int> ranks;
+  for (const StepAcross& step : steps) ranks.push_back(step.critical_rank);
+  return ranks;
+}
+
 TEST(Clocks, AreAlignedWithTheBoundThatCollectivesLeave) {
   const ClockAlignment clocks = across(recording_of(builders(each_late_once))).clocks;
   EXPECT_THAT(clocks.offset_ns, ElementsAre(0, -1'000'000, 500'000));
@@ -130,8 +142,8 @@ TEST(Across, ArrivalWaitAndTransferAreExact) {
   EXPECT_THAT(of_ranks(result, &RankAcross::transfer_ns), ElementsAre(250, 250, 250));
   EXPECT_THAT(of_ranks(result, &RankAcross::num_last), ElementsAre(1, 1, 1));
   EXPECT_THAT(of_ranks(result, &RankAcross::caused_wait_ns), ElementsAre(800, 300, 1000));
-  EXPECT_THAT(result.step, ElementsAre("trace"));
-  EXPECT_THAT(result.critical_rank, ElementsAre(2));
+  EXPECT_THAT(result.steps, IsEmpty());
+  EXPECT_EQ(result.critical_rank, 2);
 }
 
 TEST(Across, KeepsToTheWindowButCountsOverTheWholeTrace) {
@@ -155,21 +167,56 @@ TEST(Across, FindsTheCriticalRankOfEachStep) {
     ranks[rank].compute(2900 + ahead, 2900 + ahead + 100 * static_cast<std::int64_t>(rank));
   }
   const AcrossRanks result = across(recording_of(ranks));
-  EXPECT_THAT(result.step, ElementsAre("ProfilerStep#7", "ProfilerStep#8", "ProfilerStep#9",
-                                       "ProfilerStep#10", "ProfilerStep#11"));
-  EXPECT_THAT(result.critical_rank, ElementsAre(1, 0, 2, 2, -1))
+  EXPECT_THAT(names_of(result.steps),
+              ElementsAre("ProfilerStep#7", "ProfilerStep#8", "ProfilerStep#9", "ProfilerStep#10",
+                          "ProfilerStep#11"));
+  EXPECT_THAT(critical_of(result.steps), ElementsAre(1, 0, 2, 2, -1))
       << "the last arrivers, then who computes longest, then nothing";
+  const std::vector<RankAcross>& step_8 = result.steps[1].ranks;
+  EXPECT_EQ(step_8[1].wait_ns, 500);
+  EXPECT_EQ(step_8[2].wait_ns, 300);
+  EXPECT_EQ(step_8[2].transfer_ns, 100);
+  EXPECT_EQ(step_8[0].caused_wait_ns, 800);
+  EXPECT_EQ(result.steps[3].ranks[2].compute_ns, 200);
 }
 
-TEST(Across, ImbalanceIsSlowestOverFastestCompute) {
+TEST(Across, NoneOfEqualRanksIsCritical) {
+  RankBuilder first{0}, second{1}, third{2};
+  for (RankBuilder* rank : {&first, &second, &third})
+    rank->group("world", {0, 1, 2}).compute(0, 100).all_reduce(100, 200).step("1", 0, 200);
+  const AcrossRanks result = across(recording_of({first, second, third}));
+  EXPECT_THAT(critical_of(result.steps), ElementsAre(-1));
+  EXPECT_EQ(result.critical_rank, -1);
+  third.compute(200, 201).step("2", 200, 300);
+  EXPECT_EQ(across(recording_of({first, second, third})).critical_rank, -1)
+      << "it has one step more, so their compute cannot be compared";
+}
+
+TEST(Across, AStepThatOtherRanksLackMakesNobodyCritical) {
+  RankBuilder first{0}, second{1};
+  first.step("1", 0, 100).compute(0, 50).step("2", 100, 300).compute(100, 300);
+  second.step("1", 0, 100).compute(0, 60);
+  const AcrossRanks result = across(recording_of({first, second}));
+  EXPECT_THAT(critical_of(result.steps), ElementsAre(1, -1));
+}
+
+TEST(Across, StepsAreCutToTheWindow) {
+  RankBuilder first{0}, second{1};
+  first.step("1", 0, 100).compute(0, 100);
+  second.step("1", 0, 100).compute(0, 60).compute(90, 100);
+  const AcrossRanks result = across(recording_of({first, second}), {"window", Span{80, 100}});
+  ASSERT_EQ(result.steps.size(), 1U);
+  EXPECT_EQ(result.steps[0].ranks[0].compute_ns, 20);
+  EXPECT_EQ(result.steps[0].ranks[1].compute_ns, 10);
+}
+
+TEST(Across, ComputeIsAUnion) {
   std::vector<RankBuilder> ranks = builders(each_late_once);
   ranks[0].compute(0, 100).compute(50, 150);
   ranks[1].compute(0, 300);
   ranks[2].compute(0, 200);
-  AcrossRanks result = across(recording_of(ranks));
-  EXPECT_THAT(of_ranks(result, &RankAcross::compute_ns), ElementsAre(150, 300, 200));
-  EXPECT_DOUBLE_EQ(result.imbalance, 2);
-  EXPECT_DOUBLE_EQ(across(recording_of(builders(each_late_once))).imbalance, 0);
+  EXPECT_THAT(of_ranks(across(recording_of(ranks)), &RankAcross::compute_ns),
+              ElementsAre(150, 300, 200));
 }
 
 TEST(Across, InventsNothingForMembersWithoutFiles) {
@@ -187,7 +234,7 @@ TEST(Across, InventsNothingForMembersWithoutFiles) {
   }
   EXPECT_THAT(of_ranks(result, &RankAcross::wait_ns), ElementsAre(0, 0));
   EXPECT_EQ(result.clocks.offset_ns[1], -1'000'000) << "two members bound each other all the same";
-  EXPECT_EQ(result.critical_rank[0], -1);
+  EXPECT_EQ(result.critical_rank, -1);
 }
 
 TEST(Across, NobodyIsLastWhereNobodyWaits) {

@@ -156,12 +156,24 @@ TEST(CollectiveRows, GroupCallsBySizeWithExactTimes) {
   EXPECT_EQ(rows[2].count, 1);
 }
 
-TEST(CollectiveRows, BelongToTheWindowTheyStartIn) {
-  const auto rows = collective_rows(three_ranks(), {"window", Span{2000, 9000}}, {});
+TEST(CollectiveRows, OfAWindowAreWhatLiesInIt) {
+  const auto rows = collective_rows(three_ranks(), {"window", Span{1500, 6000}}, {});
   ASSERT_EQ(rows.size(), 3U);
-  EXPECT_EQ(rows[0].count, 1);
-  EXPECT_DOUBLE_EQ(rows[0].total_us, 4) << "whole";
+  EXPECT_EQ(rows[0].count, 2) << "of which one began before, and one ends after it";
+  EXPECT_DOUBLE_EQ(rows[0].total_us, 0.5 + 3);
+  EXPECT_DOUBLE_EQ(rows[0].exposed_us, 2.5) << "3500 to 6000";
+  EXPECT_DOUBLE_EQ(rows[0].min_us, 2) << "whole";
+  EXPECT_DOUBLE_EQ(rows[0].max_us, 4) << "whole";
   EXPECT_TRUE(collective_rows(three_ranks(), {"window", Span{50000, 60000}}, {}).empty());
+}
+
+TEST(CollectiveRows, CallsAtTheSameTimeAreExposedOnce) {
+  RankBuilder rank{0};
+  rank.compute(0, 1000).group("tp", {0, 1}).all_reduce(500, 3000).all_reduce(500, 2500);
+  const auto rows = collective_rows(recording_of({rank}), whole_trace, {});
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_DOUBLE_EQ(rows[0].total_us, 4.5);
+  EXPECT_DOUBLE_EQ(rows[0].exposed_us, 2);
 }
 
 TEST(CollectiveRows, OfAllToAllSayWhetherSizesDiffer) {

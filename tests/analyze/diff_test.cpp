@@ -1,6 +1,7 @@
 #include "bench/analyze/diff.hpp"
 
 #include "tests/analyze/collectives_recording.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <gmock/gmock.h>
 
@@ -42,16 +43,17 @@ Change change_of(const RunDiff& result, int rank, const std::string& category) {
 TEST(Diff, NamesTheSlowerRankAndTheCollectiveThatWaits) {
   const RunDiff result = diff(program(0), program(300'000));
   EXPECT_EQ(result.conclusion,
-            "rank 1 is slower in B: the other ranks wait 0.600 ms longer for it (A 0.000 ms, B "
-            "0.600 ms), most of it in all_reduce of group tp with 16384 bytes (0.600 ms longer); "
-            "its compute takes 0.300 ms longer");
+            "rank 1 is slower in B: the other ranks wait 600.000 us longer for it (A 0.000 us, B "
+            "600.000 us), most of it in all_reduce of group tp with 16384 bytes (600.000 us "
+            "longer); its compute takes 300.000 us longer");
   EXPECT_THAT(result.warnings, IsEmpty());
 }
 
 TEST(Diff, NamesARankThatIsLateWithoutComputing) {
   const RunDiff result = diff(program(0), program(0, 50'000));
-  EXPECT_THAT(result.conclusion, HasSubstr("rank 1 is slower in B: the other ranks wait 0.100 ms"));
-  EXPECT_THAT(result.conclusion, HasSubstr("its device idles 0.050 ms longer"));
+  EXPECT_THAT(result.conclusion,
+              HasSubstr("rank 1 is slower in B: the other ranks wait 100.000 us"));
+  EXPECT_THAT(result.conclusion, HasSubstr("its device idles 50.000 us longer"));
 }
 
 TEST(Diff, NamesARankThatBeginsLate) {
@@ -66,15 +68,15 @@ TEST(Diff, NamesARankThatBeginsLate) {
     return recording_of(ranks);
   };
   EXPECT_THAT(diff(begins(0), begins(80'000)).conclusion,
-              AllOf(HasSubstr("rank 2 is slower in B: the other ranks wait 0.160 ms longer"),
-                    HasSubstr("its device begins 0.080 ms later than the first one does")));
+              AllOf(HasSubstr("rank 2 is slower in B: the other ranks wait 160.000 us longer"),
+                    HasSubstr("its device begins 80.000 us later than the first one does")));
 }
 
 TEST(Diff, NamesTheRankThatCaughtUp) {
   const RunDiff result = diff(program(300'000), program(0));
-  EXPECT_THAT(result.conclusion, HasSubstr("rank 1 is faster in B: the other ranks wait 0.600 ms "
-                                           "shorter for it (A 0.600 ms, B 0.000 ms)"));
-  EXPECT_THAT(result.conclusion, HasSubstr("its compute takes 0.300 ms shorter"));
+  EXPECT_THAT(result.conclusion, HasSubstr("rank 1 is faster in B: the other ranks wait 600.000 us "
+                                           "shorter for it (A 600.000 us, B 0.000 us)"));
+  EXPECT_THAT(result.conclusion, HasSubstr("its compute takes 300.000 us shorter"));
 }
 
 TEST(Diff, OfCategoriesIsExactPerRankAndOnAverage) {
@@ -127,8 +129,8 @@ TEST(Diff, WithoutWaitsNamesTheCategory) {
     return recording_of({RankBuilder{0}.compute(0, compute_ns).copy(compute_ns + 50, 2'000'000)});
   };
   const RunDiff result = diff(one(1'000'000), one(1'300'000));
-  EXPECT_THAT(result.conclusion, HasSubstr("the window of B is 0.000 ms longer"));
-  EXPECT_THAT(result.conclusion, HasSubstr("compute, 0.300 ms longer"));
+  EXPECT_THAT(result.conclusion, HasSubstr("the window of B is 0.000 us longer"));
+  EXPECT_THAT(result.conclusion, HasSubstr("compute, 300.000 us longer"));
 }
 
 TEST(Diff, WithoutMatchesNamesTheRankButNoWait) {
@@ -141,7 +143,7 @@ TEST(Diff, WithoutMatchesNamesTheRankButNoWait) {
     return recording_of(ranks);
   };
   const RunDiff result = diff(unnamed(0), unnamed(500));
-  EXPECT_THAT(result.conclusion, HasSubstr("rank 2 is slower in B: it computes 0.001 ms longer"));
+  EXPECT_THAT(result.conclusion, HasSubstr("rank 2 is slower in B: it computes 0.500 us longer"));
   EXPECT_THAT(result.conclusion, HasSubstr("who waits for it is not known"));
 }
 
@@ -163,8 +165,19 @@ TEST(Diff, StatesWhatCannotBeCompared) {
               ElementsAre("rank 0 only in A, rank 2 only in B: left out",
                           "A has 0 steps and B 1: their totals are of different amounts of work"));
   a.ranks.pop_back();
-  EXPECT_EQ(diff(a, b).conclusion, "the runs have no rank in common");
-  EXPECT_EQ(diff({}, {}).conclusion, "the runs have no rank in common");
+  EXPECT_THAT(test::refusal([&] { return diff(a, b); }),
+              HasSubstr("no rank in common (A has 0, B 1, 2)"));
+  EXPECT_THAT(test::refusal([] { return diff({}, {}); }), HasSubstr("A has none, B none"));
+}
+
+TEST(Diff, ComparesTwoSingleRanksWhateverTheirNumbers) {
+  Recording a = program(0), b = program(0);
+  a.ranks.resize(1);
+  b.ranks.erase(b.ranks.begin(), b.ranks.begin() + 2);
+  const RunDiff result = diff(a, b);
+  EXPECT_THAT(result.warnings, ElementsAre("A is rank 0 and B rank 2: they are compared as one"));
+  EXPECT_EQ(change_of(result, 0, "compute").a_ns, change_of(result, 0, "compute").b_ns);
+  EXPECT_EQ(result.conclusion, "nothing changes by more than 1 % of the window");
 }
 
 }  // namespace

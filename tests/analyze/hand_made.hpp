@@ -24,6 +24,16 @@ class HandMade {
     timeline_.events.back().between_devices = true;
     return *this;
   }
+  /// The last event runs in this context.
+  HandMade& context(std::uint32_t number) {
+    timeline_.events.back().context = number;
+    return *this;
+  }
+  /// The last event is a node of a CUDA graph.
+  HandMade& of_graph() {
+    timeline_.events.back().of_graph = true;
+    return *this;
+  }
   HandMade& step(const std::string& name, std::int64_t start_ns, std::int64_t end_ns) {
     timeline_.steps.push_back({{start_ns, end_ns}, name_of(name)});
     return *this;

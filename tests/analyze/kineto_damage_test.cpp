@@ -48,7 +48,6 @@ TEST(ReadKineto, OddEventsAreKeptAndCounted) {
   EXPECT_THAT(
       timeline.warnings,
       ElementsAre(HasSubstr("1 event lasts no time"), HasSubstr("1 event ends before it starts"),
-                  HasSubstr("1 event starts at time 0, far from the others"),
                   AllOf(HasSubstr("1 event starts before the one ahead of it"),
                         HasSubstr("by up to 9.500 us")),
                   HasSubstr("in another unit")));
@@ -69,9 +68,45 @@ TEST(ReadKineto, BrokenEventsAreLeftOutAndNamed) {
   EXPECT_EQ(name_of(timeline, 1), "bad args");
   EXPECT_EQ(timeline.events[1].device, 3);
   EXPECT_EQ(timeline.events[2].stream, 8);
-  EXPECT_THAT(timeline.cut, AllOf(HasSubstr("4 events without readable text or time"),
-                                  HasSubstr("the first at byte ")));
+  EXPECT_EQ(timeline.cut, "");
+  EXPECT_THAT(
+      timeline.faults,
+      ElementsAre(AllOf(HasSubstr("4 events without readable text or time left out"),
+                        HasSubstr("the first at byte "), HasSubstr(": ts NaN is no number"))));
   EXPECT_THAT(timeline.warnings, Contains(HasSubstr("1 event with args that are not JSON")));
+}
+
+std::string fault_of(const std::string& broken_event) {
+  const Timeline timeline = read_trace(trace_of({event("kernel", "a", "1", "1"), broken_event}));
+  EXPECT_THAT(timeline.events, SizeIs(1));
+  EXPECT_THAT(timeline.faults, SizeIs(1));
+  return timeline.faults.empty() ? "" : timeline.faults.front();
+}
+
+TEST(ReadKineto, ATimeThatCannotBeReadIsNamedWithItsUnit) {
+  EXPECT_THAT(fault_of(event("kernel", "b", "1733961600123456789", "5000")),
+              AllOf(HasSubstr("1 event without readable text or time left out, at byte "),
+                    HasSubstr("ts 1733961600123456789 us is more than 73 years: is it in "
+                              "nanoseconds?")));
+  EXPECT_THAT(fault_of(event("kernel", "b", "5", "\"x\"")), HasSubstr("dur x is no number"));
+  EXPECT_THAT(fault_of(event("kernel", "b", "5", "1e300")), HasSubstr("dur 1e300 us is more than"));
+  EXPECT_THAT(fault_of(R"({"ph": "X", "cat": "kernel", "name": "b", "dur": 5})"),
+              HasSubstr("it has no ts"));
+  EXPECT_THAT(fault_of(R"({"ph": "X" "cat": "kernel", "name": "b", "ts": 1})"),
+              HasSubstr("its text is not as that of an event"));
+}
+
+TEST(ReadKineto, AnEventThatLastsLongerThanAllOthersIsFlagged) {
+  const auto warnings_with = [](const std::string& longest) {
+    return read_trace(trace_of({event("kernel", "a", "10", "5"), event("kernel", "b", "20", "5"),
+                                longest}))
+        .warnings;
+  };
+  EXPECT_THAT(warnings_with(event("kernel", "nccl", "12", "3000000000", "", 0, 20)),
+              ElementsAre(AllOf(HasSubstr("nccl on stream 20 lasts 3000000000.000 us, longer than "
+                                          "all other work together spans"))));
+  EXPECT_THAT(warnings_with(event("kernel", "c", "30", "15.001")), SizeIs(1));
+  EXPECT_THAT(warnings_with(event("kernel", "c", "30", "15")), IsEmpty());
 }
 
 TEST(ReadKineto, ATruncatedFileGivesItsWholeEvents) {
@@ -103,15 +138,20 @@ TEST(ReadKineto, GzipIsKnownByItsFirstBytesAndMayBreakOff) {
   EXPECT_LT(cut.events.size(), 1500U);
   EXPECT_THAT(cut.cut, AllOf(HasSubstr("truncated at byte "),
                              HasSubstr(message("gzip data break off at byte ", half))));
-  EXPECT_THAT(read_trace(gzip.substr(0, gzip.size() - 4)).warnings,
-              Contains(HasSubstr("complete, but its gzip data break off")));
+  EXPECT_THAT(read_trace(gzip.substr(0, gzip.size() - 4)).faults,
+              ElementsAre(HasSubstr("complete, but its gzip data break off")));
+  std::string other_sum = gzip;
+  other_sum[gzip.size() - 8] = static_cast<char>(~other_sum[gzip.size() - 8]);
+  const Timeline wrong = read_trace(other_sum);
+  EXPECT_THAT(wrong.events, SizeIs(2000));
+  EXPECT_THAT(wrong.faults, ElementsAre(HasSubstr("complete, but its gzip data are damaged")));
   std::string damaged = gzip;
   damaged[half] = static_cast<char>(~damaged[half]);
   damaged[half + 1] = static_cast<char>(~damaged[half + 1]);
   // What it inflates to may be no JSON long before the checksum shows it.
   const Timeline bad = read_trace(damaged);
   EXPECT_GT(bad.events.size(), 100U);
-  EXPECT_FALSE(bad.cut.empty() && bad.warnings.empty());
+  EXPECT_FALSE(bad.cut.empty() && bad.faults.empty());
   EXPECT_THAT(read_trace(gzip + packed(" ")).events, SizeIs(2000))
       << "two streams, one after the other";
   EXPECT_THAT(read_trace(gzip + std::string(100, '\0')).warnings, IsEmpty()) << "padding";

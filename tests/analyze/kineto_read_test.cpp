@@ -59,6 +59,76 @@ TEST(ReadKineto, TimesAreWholeNanosecondsOfTheText) {
   EXPECT_THAT(timeline.warnings, Contains(HasSubstr("1 event with times finer than a nanosecond")));
 }
 
+TEST(ReadKineto, AnyLetterMayBeEscaped) {
+  const Timeline timeline = read_trace(
+      R"({"trace\u0045vents": [
+{"ph": "X", "cat": "\u006bernel", "name": "nc\u0063l_x", "ts": 5, "dur": 1},
+{"\u0070h": "\u0058", "cat": "gpu_memc\u0070y", "name": "Memcpy P\u0074oP", "ts": 7, "dur": 2},
+{"ph": "X", "cat": "user_annotation", "name": "\u0050rofilerStep#3", "ts": 1, "dur": 20},
+{"ph": "X", "cat": "cuda_runtime", "name": "cuda\u004caunchKernel", "ts": 2, "dur": 1,
+ "args": {"corre\u006cation": 4}},
+{"ph": "X", "cat": "kernel", "name": "b", "ts": 10, "dur": 2, "args": {"c\u006frrelation": 4}}],
+"distributed\u0049nfo": {"ran\u006b": 3}})");
+  ASSERT_THAT(timeline.events, SizeIs(3));
+  EXPECT_EQ(name_of(timeline, 0), "nccl_x");
+  EXPECT_EQ(timeline.events[1].work, DeviceWork::copy);
+  EXPECT_TRUE(timeline.events[1].between_devices);
+  EXPECT_EQ(timeline.events[2].launch_ns, 2000);
+  EXPECT_THAT(timeline.steps, SizeIs(1));
+  EXPECT_EQ(timeline.rank, 3);
+  EXPECT_THAT(timeline.faults, IsEmpty());
+}
+
+TEST(ReadKineto, StreamsAreThoseOfAProcessAndContext) {
+  const Timeline timeline = read_trace(trace_of({
+      event("kernel", "a", "1", "1", R"("device": 0, "stream": 7, "context": 1)"),
+      event("kernel", "b", "2", "1", R"("device": 0, "stream": 7, "context": 2)"),
+      event("kernel", "c", "3", "1", R"("device": 0, "stream": 7, "context": 1)", 9),
+      event("kernel", "d", "4", "1", R"("device": 0, "stream": 7, "context": 1)"),
+  }));
+  std::vector<std::uint32_t> contexts;
+  for (const DeviceEvent& one : timeline.events) contexts.push_back(one.context);
+  EXPECT_THAT(contexts, ElementsAre(0, 1, 2, 0));
+}
+
+TEST(ReadKineto, StreamsWithoutNumbersAreToldApart) {
+  const auto with_thread = [](const std::string& name, const std::string& start,
+                              const std::string& thread) {
+    return R"({"ph": "X", "cat": "kernel", "name": ")" + name + R"(", "pid": 0, "ts": )" + start +
+           R"(, "dur": 5)" + thread + '}';
+  };
+  const Timeline timeline = read_trace(trace_of(
+      {with_thread("a", "1", R"(, "tid": "comm")"), with_thread("b", "2", R"(, "tid": "compute")"),
+       with_thread("c", "3", R"(, "tid": "comm")"), with_thread("d", "4", "")}));
+  std::vector<std::int32_t> streams;
+  for (const DeviceEvent& one : timeline.events) streams.push_back(one.stream);
+  EXPECT_THAT(streams, ElementsAre(-2, -3, -2, -1));
+  EXPECT_THAT(timeline.warnings, ElementsAre(HasSubstr("1 event starts before the one ahead")));
+}
+
+TEST(ReadKineto, NodesOfAGraphAreMarked) {
+  const Timeline timeline = read_trace(trace_of({
+      event("cuda_runtime", "hipGraphLaunch", "1", "1", R"("correlation": 5)", 100),
+      event("cuda_runtime", "cudaLaunchKernel", "2", "1", R"("correlation": 6)", 100),
+      event("kernel", "by its id", "3", "1", R"("graph id": 2, "graph node id": 9)"),
+      event("kernel", "of none", "4", "1", R"("graph id": 0, "graph node id": 0)"),
+      event("kernel", "first of a launch", "5", "1", R"("correlation": 5)"),
+      event("kernel", "alone", "6", "1", R"("correlation": 6)"),
+      event("kernel", "second of a launch", "7", "1", R"("correlation": 5)"),
+  }));
+  std::vector<bool> of_graph;
+  for (const DeviceEvent& one : timeline.events) of_graph.push_back(one.of_graph);
+  EXPECT_THAT(of_graph, ElementsAre(true, false, true, false, true));
+}
+
+TEST(ReadKineto, SeveralDevicesInOneFileAreReported) {
+  const Timeline timeline =
+      read_trace(trace_of({event("kernel", "a", "10", "10", R"("device": 0)"),
+                           event("kernel", "b", "10", "20", R"("device": 1)", 1)}));
+  EXPECT_THAT(timeline.warnings,
+              ElementsAre(HasSubstr("the work of 2 devices is taken for that of one rank")));
+}
+
 TEST(ReadKineto, PlacesAreNumbersOrTexts) {
   const Timeline timeline = read_trace(trace_of({
       event("kernel", "a", "1", "1", R"("device": 3, "stream": 20)"),

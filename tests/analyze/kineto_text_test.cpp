@@ -58,6 +58,11 @@ TEST(JsonItems, SaysThatTextIsNoObject) {
   }
 }
 
+TEST(JsonItems, GivesKeysWithoutEscapes) {
+  EXPECT_THAT(items_of(R"({"\u0070h": 1, "a\"b": "\u0070"})"),
+              ElementsAre(Pair("ph", "1"), Pair("a\"b", R"("\u0070")")));
+}
+
 TEST(TextOf, DecodesEscapesToUtf8) {
   bool repaired = false;
   EXPECT_EQ(text_of(R"("a\"b\\c\/d\u00e9\u20ac\ud83d\ude00")", repaired),

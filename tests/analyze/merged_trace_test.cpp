@@ -2,6 +2,7 @@
 
 #include "bench/analyze/merged_trace.hpp"
 
+#include "bench/analyze/tops.hpp"
 #include "bench/harness/text_archive.hpp"
 #include "core/error.hpp"
 #include "profiler/read/find.hpp"
@@ -29,22 +30,24 @@ using Recorded = shardmark::Timeline;
 /// microseconds does not hold.
 Recorded of_rank(int rank) {
   const std::int64_t base = 1'700'000'000'123'456'789 + rank;
-  Recorded timeline = HandMade{}
-                          .kernel("gemm<\"quoted\", \xc3\xa4>", base + 1, base + 1002)
-                          .kernel("gemm", base + 500, base + 1500, 9)
-                          .kernel("ncclDevKernel_AllReduce_Sum_bf16", base + 900, base + 2003, 20)
-                          .call("allreduce")
-                          .kernel("my_exchange", base + 3000, base + 3100, 21)
-                          .call("send")
-                          .copy(base + 50, base + 2500)
-                          .peer_copy(base + 3050, base + 3300)
-                          .kernel("empty", base + 3400, base + 3400)
-                          .kernel("backwards", base + 3600, base + 3500)
-                          .step("ProfilerStep#7", base - 100, base + 3000)
-                          .made();
+  Recorded timeline =
+      HandMade{}
+          .kernel("gemm<\"quoted\", \xc3\xa4>", base + 1, base + 1002, 7, base - 300)
+          .kernel("gemm", base + 500, base + 1500, 9, base - 300)
+          .kernel("ncclDevKernel_AllReduce_Sum_bf16", base + 900, base + 2003, 20)
+          .call("allreduce")
+          .kernel("my_exchange", base + 3000, base + 3100, 21, base + 2600)
+          .call("send")
+          .copy(base + 50, base + 2500)
+          .peer_copy(base + 3050, base + 3300)
+          .kernel("empty", base + 3400, base + 3400)
+          .kernel("backwards", base + 3600, base + 3500)
+          .step("ProfilerStep#7", base - 100, base + 3000)
+          .made();
   timeline.rank = rank;
   timeline.file = message("rank", rank, ".json");
   timeline.world_size = 2;
+  timeline.device_name = message("GPU \"", rank, '"');
   timeline.names.push_back("forward");
   const auto forward = static_cast<std::uint32_t>(timeline.names.size() - 1);
   timeline.ranges = {{{base, base + 2000}, forward}, {{base + 1000, base + 2500}, forward}};
@@ -89,12 +92,13 @@ TEST_F(MergedTrace, ReadsBackToTheSameFigures) {
   ASSERT_THAT(after.ranks, SizeIs(2));
   EXPECT_EQ(after.world_size, before.world_size);
   // The first thing on any rank is at 0.
-  const std::int64_t begin_ns = of_rank(0).steps[0].time.start_ns;
+  const std::int64_t begin_ns = of_rank(0).events[0].launch_ns;
   for (std::size_t rank = 0; rank < 2; ++rank) {
     const Recorded& old = before.ranks[rank].timeline;
     const Recorded& back = after.ranks[rank].timeline;
     EXPECT_EQ(back.rank, old.rank);
     EXPECT_EQ(back.format, "shardmark");
+    EXPECT_EQ(back.device_name, old.device_name);
     EXPECT_EQ(after.ranks[rank].classes, before.ranks[rank].classes);
     ASSERT_THAT(back.events, SizeIs(old.events.size()));
     for (std::size_t i = 0; i < old.events.size(); ++i) {
@@ -102,8 +106,16 @@ TEST_F(MergedTrace, ReadsBackToTheSameFigures) {
       EXPECT_EQ(back.events[i].time.end_ns, old.events[i].time.end_ns - begin_ns) << i;
       EXPECT_EQ(back.names.at(back.events[i].name), old.names.at(old.events[i].name));
       EXPECT_EQ(back.events[i].stream, old.events[i].stream);
+      const std::int64_t launch_ns = old.events[i].launch_ns;
+      EXPECT_EQ(back.events[i].launch_ns, launch_ns == no_time ? no_time : launch_ns - begin_ns);
       EXPECT_EQ(back.events[i].between_devices, old.events[i].between_devices);
     }
+    const IdleSplit old_idle = split_idle(before.ranks[rank], std::nullopt);
+    const IdleSplit idle = split_idle(after.ranks[rank], std::nullopt);
+    EXPECT_GT(idle.host_bound_ns, 0);
+    EXPECT_EQ(idle.host_bound_ns, old_idle.host_bound_ns);
+    EXPECT_EQ(idle.waiting_ns, old_idle.waiting_ns);
+    EXPECT_EQ(idle.unknown_ns, old_idle.unknown_ns);
     const auto old_windows = windows_of(old), windows = windows_of(back);
     ASSERT_EQ(windows.size(), old_windows.size());
     for (std::size_t i = 0; i < windows.size(); ++i) {
@@ -158,8 +170,8 @@ TEST_F(MergedTrace, EveryRankHasNamedThreads) {
       processes.insert(event.at("args").at("name").get<std::string>());
   EXPECT_THAT(processes, ElementsAre("rank 0", "rank 1"));
   const auto expected =
-      UnorderedElementsAre("recording", "steps", "ranges", "ranges (2)", "compute", "compute (2)",
-                           "tp communication", "communication, stream 21", "copies");
+      UnorderedElementsAre("recording", "steps", "ranges", "ranges (2)", "launches", "compute",
+                           "compute (2)", "tp communication", "communication, stream 21", "copies");
   EXPECT_THAT(threads[0], expected);
   EXPECT_THAT(threads[1], expected);
 }

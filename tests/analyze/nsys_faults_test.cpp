@@ -101,7 +101,8 @@ TEST_F(NsysFaults, AnyColumnMayBeMissing) {
       const bool is_time = column == "start" || column == "end";
       const bool is_kernel = table == "CUPTI_ACTIVITY_KIND_KERNEL";
       EXPECT_THAT(timelines[0].events, SizeIs(is_kernel && is_time ? 2 : 3));
-      EXPECT_THAT(timelines[0].warnings, SizeIs(is_kernel && is_time                        ? 1
+      // Without times of kernels there are none.
+      EXPECT_THAT(timelines[0].warnings, SizeIs(is_kernel && is_time                        ? 2
                                                 : table == "NVTX_EVENTS" && column == "end" ? 1
                                                                                             : 0));
       for (const DeviceEvent& event : timelines[0].events)
@@ -109,6 +110,42 @@ TEST_F(NsysFaults, AnyColumnMayBeMissing) {
           EXPECT_EQ(timelines[0].names.at(event.name), "gemm");
         }
     }
+}
+
+TEST_F(NsysFaults, WithoutNamesOrKernelsItIsSaidThatCommunicationIsNotKnown) {
+  const auto without = [&](const std::string& table) {
+    NsysFile file{path(table + ".sqlite")};
+    fill(file);
+    if (!table.empty()) file.run("DROP TABLE " + table);
+    return read_nsys(file.path()).at(0);
+  };
+  EXPECT_EQ(without("").no_classes, "");
+  const Timeline no_names = without("StringIds"),
+                 no_kernels = without("CUPTI_ACTIVITY_KIND_KERNEL");
+  EXPECT_THAT(no_names.no_classes, HasSubstr("no names of kernels (table StringIds)"));
+  EXPECT_THAT(no_names.warnings, ElementsAre(no_names.no_classes));
+  EXPECT_THAT(no_kernels.no_classes, HasSubstr("no table of kernels"));
+  EXPECT_THAT(no_kernels.warnings, ElementsAre(no_kernels.no_classes));
+}
+
+TEST_F(NsysFaults, AKernelWithoutANameIsCounted) {
+  NsysFile file{path("export.sqlite")};
+  fill(file);
+  file.kernel(300, 310, 99);
+  const Timeline timeline = read_nsys(file.path()).at(0);
+  EXPECT_EQ(timeline.no_classes, "");
+  EXPECT_THAT(timeline.warnings,
+              ElementsAre("1 kernel has no name in the file and counts as compute"));
+}
+
+TEST_F(NsysFaults, AMissingColumnIsNamed) {
+  NsysFile file{path("export.sqlite")};
+  file.run(
+      "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (begin INTEGER, end INTEGER, deviceId INTEGER);"
+      "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1, 2, 0)");
+  EXPECT_THAT(read_nsys(file.path()).at(0).warnings,
+              ElementsAre("table CUPTI_ACTIVITY_KIND_KERNEL has no column start, so its rows are "
+                          "left out"));
 }
 
 TEST_F(NsysFaults, TablesWithAVersionAreFound) {

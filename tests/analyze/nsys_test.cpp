@@ -44,7 +44,7 @@ TEST_F(Nsys, KernelsCopiesAndSetsKeepTheirNanoseconds) {
   const std::int64_t gemm = file.text("void gemm<float>(int)");
   file.kernel(9007199254740993, 9007199254741000, gemm, 0, 20);  // beyond what a double holds
   file.insert("CUPTI_ACTIVITY_KIND_MEMCPY", 5, 9, 0, 21, 0, global_id(100), 64, 1, "NULL", "NULL");
-  file.insert("CUPTI_ACTIVITY_KIND_MEMSET", 7, 8, 0, 22, 0, global_id(100));
+  file.insert("CUPTI_ACTIVITY_KIND_MEMSET", 7, 18, 0, 22, 0, global_id(100));
   const Timeline timeline = read_one();
   EXPECT_EQ(timeline.format, "Nsight Systems 3.13");
   EXPECT_EQ(timeline.device_name, "GPU zero");
@@ -55,7 +55,7 @@ TEST_F(Nsys, KernelsCopiesAndSetsKeepTheirNanoseconds) {
   EXPECT_EQ(timeline.events[0].work, DeviceWork::copy);
   EXPECT_EQ(name_of(timeline, timeline.events[0]), "Memcpy HtoD");
   EXPECT_EQ(timeline.events[1].work, DeviceWork::set);
-  EXPECT_EQ(timeline.events[1].time.end_ns, 8);
+  EXPECT_EQ(timeline.events[1].time.end_ns, 18);
   const DeviceEvent& kernel = timeline.events[2];
   EXPECT_EQ(kernel.work, DeviceWork::kernel);
   EXPECT_EQ(kernel.time.start_ns, 9007199254740993);
@@ -87,7 +87,43 @@ TEST_F(Nsys, NodesOfAGraphShareItsLaunch) {
     file.insert("CUPTI_ACTIVITY_KIND_KERNEL", 100 + 10 * i, 105 + 10 * i, 0, 7, 5, global_id(100),
                 gemm, gemm, "NULL", 1000 + i);
   file.call(40, 45, 5);
-  for (const DeviceEvent& event : read_one().events) EXPECT_EQ(event.launch_ns, 40);
+  for (const DeviceEvent& event : read_one().events) {
+    EXPECT_EQ(event.launch_ns, 40);
+    EXPECT_TRUE(event.of_graph);
+  }
+}
+
+TEST_F(Nsys, NodesOfAGraphAreThoseWithANumberOrOfOneLaunch) {
+  file.create_tables();
+  const std::int64_t gemm = file.text("gemm");
+  const auto kernel = [&](int start, int correlation, const std::string& node) {
+    file.insert("CUPTI_ACTIVITY_KIND_KERNEL", start, start + 5, 0, 7, correlation, global_id(100),
+                gemm, gemm, "NULL", node);
+  };
+  kernel(100, 1, "12");
+  kernel(110, 2, "NULL");
+  kernel(120, 3, "NULL");
+  kernel(130, 3, "NULL");
+  std::vector<bool> of_graph;
+  for (const DeviceEvent& event : read_one().events) of_graph.push_back(event.of_graph);
+  EXPECT_THAT(of_graph, ElementsAre(true, false, true, true));
+}
+
+TEST_F(Nsys, StreamsAreThoseOfAProcessAndContext) {
+  file.create_tables();
+  file.run("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN contextId INTEGER");
+  const std::int64_t gemm = file.text("gemm");
+  const auto kernel = [&](int start, int process, int context) {
+    file.insert("CUPTI_ACTIVITY_KIND_KERNEL", start, start + 5, 0, 7, 0, global_id(process), gemm,
+                gemm, "NULL", "NULL", context);
+  };
+  kernel(100, 100, 1);
+  kernel(110, 100, 2);
+  kernel(120, 101, 1);
+  kernel(130, 100, 1);
+  std::vector<std::uint32_t> contexts;
+  for (const DeviceEvent& event : read_one().events) contexts.push_back(event.context);
+  EXPECT_THAT(contexts, ElementsAre(0, 1, 2, 0));
 }
 
 TEST_F(Nsys, GraphsThatWereRecordedAsAWholeCountAndAreReported) {
@@ -165,7 +201,7 @@ TEST_F(Nsys, RangesAreNamedByTextOrByItsNumber) {
               ElementsAre("whole 10..200", "forward 10..90", "backward 20..80"));
   EXPECT_THAT(names_of(timeline, timeline.steps), ElementsAre("ProfilerStep#3 100..200"));
   EXPECT_THAT(timeline.warnings, ElementsAre(HasSubstr("no GPU work was recorded"),
-                                             HasSubstr("1 of the NVTX ranges had not ended")));
+                                             HasSubstr("1 NVTX range had not ended")));
 }
 
 TEST_F(Nsys, TheRankIsInTheEnvironmentOrInTheNameOfTheFile) {

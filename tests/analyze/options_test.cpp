@@ -50,6 +50,8 @@ TEST(AnalyzeOptions, StepsAreNumbersRangesOrTheLast) {
   EXPECT_FALSE(parse_options({"t", "--steps", "all"}).steps.cuts());
   for (const std::string wrong : {"last:0", "last:", "5-", "-5", "x", "1,,2", "7-6", "1-2-3", ""})
     EXPECT_THAT(problem_of({"t", "--steps=" + wrong}), HasSubstr("--steps")) << wrong;
+  EXPECT_THAT(problem_of({"t", "--steps=5-"}), HasSubstr("'5-' is not the number of a step"));
+  EXPECT_THAT(problem_of({"t", "--steps=1,-5"}), HasSubstr("'-5' is not the number of a step"));
 }
 
 TEST(AnalyzeOptions, AWindowIsExactToTheNanosecond) {
@@ -60,6 +62,8 @@ TEST(AnalyzeOptions, AWindowIsExactToTheNanosecond) {
   EXPECT_TRUE(options.cuts());
   for (const std::string wrong : {"5", "5,4", "5,5", "1,2,3", "a,b", "-1,5", "0,1e300"})
     EXPECT_THAT(problem_of({"t", "--window", wrong}), HasSubstr("--window")) << wrong;
+  EXPECT_THAT(problem_of({"t", "--window", "5,4"}), HasSubstr("try 4,5"));
+  EXPECT_THAT(problem_of({"t", "--window", "5,5"}), HasSubstr("has no length; try 5,1005.000"));
 }
 
 TEST(AnalyzeOptions, WhatDoesNotFitTogetherIsRefused) {
@@ -78,7 +82,40 @@ TEST(AnalyzeOptions, WhatDoesNotFitTogetherIsRefused) {
   EXPECT_EQ(problem_of({"a", "--flops", "1e15", "--num-devices", "8"}), "accepted");
 }
 
+TEST(AnalyzeOptions, WhatWouldDoNothingIsRefused) {
+  for (const std::string option : {"--limit-bubble", "--warn-communication", "--flops"})
+    EXPECT_THAT(problem_of({"a", "b", "--diff", option, "30"}),
+                HasSubstr("leave out " + option + ", which would do nothing"));
+  EXPECT_THAT(problem_of({"a", "b", "--diff", "--axis-of", "3=tp", "--out=x"}),
+              HasSubstr("leave out --out, --axis-of"));
+  EXPECT_EQ(problem_of({"a", "b", "--diff", "--steps", "5", "--comm-pattern", "x", "--top", "3"}),
+            "accepted");
+  EXPECT_THAT(problem_of({"a", "--dtype", "bf16"}), HasSubstr("which --dtype is about"));
+  EXPECT_THAT(problem_of({"a", "--dtype", "f16", "--seq", "8k"}),
+              HasSubstr("which --seq, --dtype are about"));
+  EXPECT_THAT(problem_of({"a", "--flops", "1", "--peak-tflops", "9", "--dtype", "f16"}),
+              HasSubstr("--dtype chooses a peak"));
+  EXPECT_EQ(problem_of({"a", "--flops", "1", "--dtype", "f16"}), "accepted");
+  EXPECT_THAT(problem_of({"a", "--limit-bubble", "120"}), HasSubstr("more than 100 percent"));
+  EXPECT_EQ(problem_of({"a", "--limit-communication", "100"}), "accepted");
+}
+
+TEST(AnalyzeOptions, AStepHasAWholeSequence) {
+  EXPECT_THAT(problem_of({"a", "--model", "llama3-8b", "--tokens", "100", "--seq", "8k"}),
+              HasSubstr("--tokens 100 is less than one sequence of 8192;"));
+  EXPECT_THAT(problem_of({"a", "--model", "llama3-8b", "--tokens", "4k"}),
+              HasSubstr("or --seq N, at most 4096"));
+  EXPECT_EQ(problem_of({"a", "--model", "llama3-8b", "--tokens", "4k", "--seq", "4k"}), "accepted");
+}
+
 TEST(AnalyzeOptions, WrongValuesSayWhatWouldWork) {
+  EXPECT_THAT(problem_of({"a", "--comm-pattern", ""}), HasSubstr("is in every name"));
+  EXPECT_THAT(problem_of({"a", "--json", "-"}), HasSubstr("'-' is no file"));
+  EXPECT_THAT(problem_of({"a", "--model", "nope"}), HasSubstr("shardmark-tp --list-models"));
+  EXPECT_EQ(
+      problem_of({"a", "--comm-pattern", "x", "--comm-pattern", "y", "--csv", "a", "--csv", "b"}),
+      "--csv is given more than once; give one value");
+
   EXPECT_THAT(problem_of({"a", "--comm-rule", "ncc"}), HasSubstr("did you mean nccl"));
   EXPECT_THAT(problem_of({"a", "--axis-of", "tp"}), HasSubstr("try 3=tp"));
   EXPECT_THAT(problem_of({"a", "--axis-of", "=tp"}), HasSubstr("try 3=tp"));

@@ -77,6 +77,12 @@ TEST(Recording, OnlyTheFirstFileOfARankCounts) {
   EXPECT_THAT(recording.errors, ElementsAre("c is left out: it is of rank 1, as is a"));
 }
 
+TEST(Recording, OfAFileWithSeveralRanksOnlyTheSecondOneOfARankIsLeftOut) {
+  const Recording recording = make({of_rank(0, "a"), of_rank(0, "b"), of_rank(1, "b")});
+  EXPECT_THAT(ranks_of(recording), ElementsAre(0, 1));
+  EXPECT_THAT(recording.errors, ElementsAre("rank 0 of b is left out: a has one, too"));
+}
+
 TEST(Recording, ExportsOfSeveralDevicesAreNodes) {
   std::vector<Recorded> timelines;
   for (const char* file : {"node_a", "node_b"})
@@ -131,6 +137,14 @@ TEST(Recording, FilesThatBreakOffAreErrorsAndCount) {
   EXPECT_THAT(make({timeline, other}).errors, SizeIs(1));
 }
 
+TEST(Recording, BrokenEventsAreErrorsAndTheRestCounts) {
+  Recorded timeline = of_rank(0, "a");
+  timeline.faults = {"1 event without readable text or time left out, at byte 5: it has no ts"};
+  EXPECT_THAT(make({timeline}).errors,
+              ElementsAre("a: 1 event without readable text or time left out, at byte 5: it has no "
+                          "ts; the rest is analysed"));
+}
+
 TEST(Recording, RanksWithoutGpuWorkAreReportedAndKept) {
   Recorded timeline = of_rank(1);
   timeline.events.clear();
@@ -168,6 +182,42 @@ TEST(Recording, RanksThatNeverRanTogetherAreReported) {
   EXPECT_THAT(make({of_rank(0), late}).warnings,
               ElementsAre(AllOf(HasSubstr("different jobs"),
                                 HasSubstr("one ends 3 s before the other begins"))));
+}
+
+TEST(Recording, RanksWhoseClocksCollectivesAlignAreOfOneJob) {
+  const auto with_all_reduces = [](int rank, std::int64_t ahead_ns) {
+    HandMade made;
+    for (const std::int64_t start : {1000, 4000, 9000}) {
+      made.kernel("gemm", ahead_ns + start - 900, ahead_ns + start);
+      made.kernel("ncclDevKernel_AllReduce", ahead_ns + start, ahead_ns + start + 500);
+      made.call("allreduce");
+    }
+    Recorded timeline = made.made();
+    timeline.groups.push_back({"7", "", {0, 1}, 2});
+    for (CommunicationCall& call : timeline.calls) call.group = 0;
+    timeline.rank = rank;
+    timeline.file = message("host", rank);
+    return timeline;
+  };
+  EXPECT_THAT(make({with_all_reduces(0, 0), with_all_reduces(1, 1'000'000'000)}).warnings,
+              IsEmpty());
+  Recorded unconnected = with_all_reduces(1, 1'000'000'000);
+  unconnected.groups.clear();
+  EXPECT_THAT(make({with_all_reduces(0, 0), unconnected}).warnings,
+              ElementsAre(HasSubstr("no collectives align their clocks")));
+}
+
+TEST(Recording, DevicesOfOneFileMayTakeTurns) {
+  Recorded second = HandMade{}.kernel("gemm", 2100, 3000).made();
+  second.rank = 1;
+  second.file = "file0";
+  EXPECT_THAT(make({of_rank(0), second}).warnings, IsEmpty());
+}
+
+TEST(Recording, ARankBeyondItsWorldIsReported) {
+  EXPECT_THAT(make({of_rank(9, "a", 8)}).warnings,
+              Contains("there is a rank 9, but a says that the world has 8: one of the two is "
+                       "wrong"));
 }
 
 TEST(Recording, TimesInAnotherUnitAreReported) {

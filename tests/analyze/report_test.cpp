@@ -122,6 +122,42 @@ TEST(AnalyzeReport, AWindowCountsFromTheFirstWork) {
   EXPECT_EQ(report.ranks[0].total->idle_ns, 50'500);
 }
 
+TEST(AnalyzeReport, WindowsAreNamedWithAllTheirDigits) {
+  RankBuilder rank{0};
+  rank.compute(0, 1'300'000 * us);
+  const auto name_of = [&](const std::string& window) {
+    return make_report(recording_of({rank}), options_of({"--window", window})).window;
+  };
+  EXPECT_EQ(name_of("1234567,1234999"), "window:1234567-1234999us");
+  EXPECT_EQ(name_of("0.001,1250.25"), "window:0.001-1250.25us");
+}
+
+// The collective lasts from 100 to 230 us, of which the window sees 30 us.
+TEST(AnalyzeReport, AllTablesOfAWindowAreOfTheWindow) {
+  RankBuilder rank{0};
+  rank.compute(0, 100 * us).group("0", {0, 1}).all_reduce(100 * us, 230 * us);
+  const Report report = make_report(recording_of({rank}), options_of({"--window", "90,130"}));
+  EXPECT_EQ(report.ranks[0].total->exposed_comm_ns, 30 * us);
+  ASSERT_THAT(report.collectives, SizeIs(1));
+  EXPECT_DOUBLE_EQ(report.collectives[0].total_us, 30);
+  EXPECT_DOUBLE_EQ(report.collectives[0].exposed_us, 30);
+  ASSERT_THAT(report.ranks[0].kernels, SizeIs(2));
+  EXPECT_EQ(report.ranks[0].kernels[0].total_ns, 30 * us);
+  EXPECT_EQ(report.ranks[0].kernels[1].total_ns, 10 * us);
+  const Report within = make_report(recording_of({rank}), options_of({"--window", "150,200"}));
+  ASSERT_THAT(within.collectives, SizeIs(1));
+  EXPECT_DOUBLE_EQ(within.collectives[0].exposed_us, 50);
+  EXPECT_THAT(within.verdict.reason, HasSubstr("most is all_reduce"));
+}
+
+TEST(AnalyzeReport, WithoutNamesOfKernelsThereIsNoVerdict) {
+  Recording recording = recording_of({two_steps(0), two_steps(1)});
+  recording.ranks[1].timeline.no_classes = "the file has no names of kernels";
+  const Report report = make_report(recording, options_of({}));
+  EXPECT_EQ(report.verdict.name, "none");
+  EXPECT_EQ(report.verdict.reason, "rank 1: the file has no names of kernels");
+}
+
 TEST(AnalyzeReport, WhatIsNotThereIsNamed) {
   const Recording recording = recording_of({two_steps(0)});
   const auto problem_of = [&](const std::vector<std::string>& arguments) {
@@ -134,6 +170,8 @@ TEST(AnalyzeReport, WhatIsNotThereIsNamed) {
   };
   EXPECT_THAT(problem_of({"--steps", "9"}), HasSubstr("there are only 5-6"));
   EXPECT_THAT(problem_of({"--range", "forward"}), HasSubstr("no rank has a host range"));
+  EXPECT_THAT(problem_of({"--window", "180,200"}),
+              HasSubstr("the last device work ends at 180.000"));
   RankBuilder without_steps{0};
   without_steps.compute(0, us);
   EXPECT_THROW((void)make_report(recording_of({without_steps}), options_of({"--steps", "last:1"})),
@@ -187,6 +225,51 @@ TEST(AnalyzeReport, NoCommunicationHasNoOverlap) {
       parse_csv(csv_text(tables_of(make_report(recording_of({rank}), options_of({}))).front()));
   const auto at = std::ranges::find(rows[0], "overlap_pct") - rows[0].begin();
   EXPECT_EQ(rows[1][static_cast<std::size_t>(at)], "");
+}
+
+/// Cells of a column of `results`, below its name.
+std::vector<std::string> column_of(const Report& report, const std::string& name) {
+  const auto rows = parse_csv(csv_text(tables_of(report).front()));
+  const auto at = static_cast<std::size_t>(std::ranges::find(rows[0], name) - rows[0].begin());
+  std::vector<std::string> cells;
+  for (std::size_t row = 1; row < rows.size(); ++row) cells.push_back(rows[row].at(at));
+  return cells;
+}
+
+TEST(AnalyzeReport, WaitsAndTheCriticalRankStandByStep) {
+  // Rank 1 comes 10 us late in the first step, and they are equal in the second.
+  RankBuilder first = two_steps(0), second{1};
+  second.group("7", {0, 1}).compute(0, 60 * us).all_reduce(60 * us, 80 * us);
+  second.compute(100 * us, 160 * us).all_reduce(150 * us, 180 * us);
+  second.step("ProfilerStep#5", 0, 100 * us).step("ProfilerStep#6", 100 * us, 200 * us);
+  const Report report = make_report(recording_of({first, second}), options_of({}));
+  EXPECT_THAT(column_of(report, "wait_us"),
+              ElementsAre("10.000", "10.000", "0.000", "0.000", "0.000", "0.000"));
+  EXPECT_THAT(column_of(report, "transfer_us"),
+              ElementsAre("50.000", "20.000", "30.000", "50.000", "20.000", "30.000"));
+  EXPECT_THAT(column_of(report, "is_critical"),
+              ElementsAre("false", "false", "", "true", "true", ""));
+}
+
+TEST(AnalyzeReport, FilesHaveMoreGapsThanArePrinted) {
+  RankBuilder rank{0};
+  for (std::int64_t i = 0; i < 150; ++i) rank.compute(10 * i, 10 * i + 9);
+  const auto num_gaps = [&](const char* top) {
+    return make_report(recording_of({rank}), options_of({"--top", top})).ranks[0].gaps.size();
+  };
+  EXPECT_EQ(num_gaps("0"), 100U);
+  EXPECT_EQ(num_gaps("120"), 120U);
+}
+
+TEST(AnalyzeReport, ADifferenceOfNothingHasAllKeys) {
+  const Recording recording = recording_of({two_steps(0)});
+  const RankSpans all(1, std::nullopt);
+  const Options options = parse_options({"a", "b", "--diff"});
+  const auto json =
+      nlohmann::json::parse(diff_json_text(options, diff_runs(recording, all, recording, all)));
+  EXPECT_TRUE(json.at("kernels").empty());
+  EXPECT_TRUE(json.at("collectives").empty());
+  EXPECT_FALSE(json.at("categories").empty());
 }
 
 TEST(AnalyzeReport, MicrosecondsKeepTheirNanoseconds) {

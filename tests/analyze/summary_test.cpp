@@ -57,7 +57,23 @@ TEST(AnalyzeVerdict, ImbalanceIsOfTheStepsThatAllRanksHave) {
   longer.step("ProfilerStep#1", 0, 90 * us).compute(100 * us, 180 * us);
   longer.step("ProfilerStep#2", 100 * us, 180 * us);
   shorter.step("ProfilerStep#1", 0, 90 * us);
-  EXPECT_EQ(report_of({longer, shorter}).verdict.name, "compute_bound");
+  const Report report = report_of({longer, shorter});
+  EXPECT_EQ(report.verdict.name, "compute_bound");
+  EXPECT_DOUBLE_EQ(report.compared.ratio(), 1);
+  shorter.compute(85 * us, 105 * us);
+  EXPECT_THAT(summary_of(report_of({longer, shorter})),
+              HasSubstr("imbalance: rank 1 computes 1.062x as long as rank 0 in the steps that all "
+                        "ranks have\n"))
+      << "of the step 85, of the trace 100 us against 160";
+}
+
+TEST(AnalyzeVerdict, ImbalanceWithoutStepsIsOfTheWindow) {
+  const Report report = report_of({rank_with(0, 60, 100), rank_with(1, 90, 100)});
+  EXPECT_DOUBLE_EQ(report.compared.ratio(), 1.5);
+  EXPECT_THAT(summary_of(report),
+              AllOf(HasSubstr("imbalance: rank 1 computes 1.500x as long as rank 0\n"),
+                    HasSubstr("critical: rank 1\n")));
+  EXPECT_DOUBLE_EQ(report_of({RankBuilder{0}.compute(0, us), RankBuilder{1}}).compared.ratio(), 0);
 }
 
 TEST(AnalyzeVerdict, AnIdleDeviceIsNoVerdictOfTheList) {
@@ -65,7 +81,37 @@ TEST(AnalyzeVerdict, AnIdleDeviceIsNoVerdictOfTheList) {
   rank.compute(0, 10 * us).compute(90 * us, 100 * us);
   const Report report = report_of({rank});
   EXPECT_EQ(report.verdict.name, "none");
-  EXPECT_THAT(report.verdict.reason, HasSubstr("rank 0 is idle for 80.0 % of the window"));
+  EXPECT_THAT(report.verdict.reason,
+              AllOf(HasSubstr("of rank 0 compute is 20.0 % of the window"),
+                    HasSubstr("idle 80.0 %; look at what happens before and after")));
+}
+
+TEST(AnalyzeVerdict, ComputeBoundIsMostOfTheWindow) {
+  RankBuilder rank{0};
+  rank.compute(0, 47 * us).copy(47 * us, 81 * us).compute(99 * us, 100 * us);
+  const Report report = report_of({rank});
+  EXPECT_EQ(report.verdict.name, "none");
+  EXPECT_THAT(report.verdict.reason,
+              AllOf(HasSubstr("compute is 48.0 %"), HasSubstr("exposed copies 34.0 %"),
+                    HasSubstr("idle 18.0 %; try to copy less")));
+}
+
+TEST(AnalyzeVerdict, WorkWithoutATimeHasNone) {
+  RankBuilder rank{0};
+  rank.compute(5 * us, 5 * us).compute(5 * us, 5 * us);
+  const Report report = report_of({rank});
+  EXPECT_EQ(report.verdict.name, "none");
+  EXPECT_EQ(report.verdict.reason, "no device work takes any time");
+}
+
+TEST(AnalyzeVerdict, ComputeBoundIsMostOfTheSteps) {
+  RankBuilder rank{0};
+  rank.compute(50 * us, 52 * us).step("ProfilerStep#1", 0, 1000 * us);
+  const Report report = report_of({rank});
+  EXPECT_EQ(report.verdict.name, "none");
+  EXPECT_THAT(report.verdict.reason,
+              HasSubstr("compute is 100.0 % of the window, but 0.2 % of the steps, in which the "
+                        "device is idle for 99.8 %"));
 }
 
 TEST(AnalyzeVerdict, ARunOfCopiesIsNotComputeBound) {
@@ -73,7 +119,7 @@ TEST(AnalyzeVerdict, ARunOfCopiesIsNotComputeBound) {
   rank.copy(0, 90 * us).compute(90 * us, 100 * us);
   const Report report = report_of({rank});
   EXPECT_EQ(report.verdict.name, "none");
-  EXPECT_THAT(report.verdict.reason, HasSubstr("copies that nothing hides are 90.0 %"));
+  EXPECT_THAT(report.verdict.reason, HasSubstr("exposed copies 90.0 %"));
 }
 
 TEST(AnalyzeVerdict, ComputeBoundSaysWhatATimelineCannotKnow) {
@@ -96,10 +142,12 @@ TEST(AnalyzeVerdict, StagesThatWaitAreABubble) {
 
 TEST(AnalyzeSummary, SaysPercentagesAndTheirDenominators) {
   const std::string text = summary_of(report_of({rank_with(0, 60, 100), rank_with(1, 60, 100)}));
-  EXPECT_THAT(text, AllOf(HasSubstr("ranks 0-1 of 2"), HasSubstr("percentages are of it"),
-                          HasSubstr("       0.060   60.0        0.040   40.0"),
-                          HasSubstr("Collectives of rank 0"), HasSubstr("Ranks against each other"),
-                          HasSubstr("verdict: communication_bound")));
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("ranks 0-1 of 2"), HasSubstr("percentages are of it"), HasSubstr("span(us)"),
+            HasSubstr("      60.000   60.0       40.000   40.0"),
+            HasSubstr("all_reduce of tp (40.000 of 40.000 us)"), HasSubstr("Collectives of rank 0"),
+            HasSubstr("Ranks against each other"), HasSubstr("verdict: communication_bound")));
 }
 
 TEST(AnalyzeSummary, WithoutCommunicationOverlapIsNone) {
@@ -123,6 +171,25 @@ TEST(AnalyzeSummary, ManyStepsAreCutShort) {
   EXPECT_THAT(summary_of(report_of({rank})), HasSubstr("... and 5 more"));
 }
 
+TEST(AnalyzeSummary, LongTracesAreInMilliseconds) {
+  EXPECT_THAT(summary_of(report_of({rank_with(0, 60'000, 100'000)})),
+              AllOf(HasSubstr("span(ms)"), HasSubstr("      60.000   60.0       40.000   40.0")));
+}
+
+TEST(AnalyzeSummary, CollectivesHaveTheirExposedShare) {
+  RankBuilder rank{0};
+  rank.group("7", {0, 1}).compute(0, 70 * us).all_reduce(60 * us, 100 * us);
+  EXPECT_THAT(summary_of(report_of({rank})), HasSubstr("40.000      30.000   75.0 "));
+}
+
+TEST(AnalyzeSummary, OptionsThatNameNothingAreWarnedOf) {
+  EXPECT_THAT(summary_of(report_of({rank_with(0, 60, 100)}, {"--axis-of", "8=tp", "--comm-pattern",
+                                                             "zzz", "--window", "0,150"})),
+              AllOf(HasSubstr("--axis-of 8=tp: no rank has a group"),
+                    HasSubstr("--comm-pattern zzz: no kernel"),
+                    HasSubstr("--window goes on after the last device work ends at 100.000 us")));
+}
+
 TEST(AnalyzeSummary, TopZeroLeavesListsOut) {
   const std::string text = summary_of(report_of({rank_with(0, 60, 100)}, {"--top", "0"}));
   EXPECT_THAT(text, AllOf(Not(HasSubstr("Top kernels")), Not(HasSubstr("Longest gaps")),
@@ -143,7 +210,7 @@ TEST(AnalyzeSummary, ADifferenceIsPrintedWithItsConclusion) {
   std::ostringstream out;
   print_diff(out, diff_runs(a, all, b, all), 10);
   EXPECT_THAT(out.str(), AllOf(HasSubstr("Where the time went"), HasSubstr("all_reduce"),
-                               HasSubstr("rank 1"), HasSubstr("+0.030")));
+                               HasSubstr("rank 1"), HasSubstr("+30.000")));
 }
 
 }  // namespace

@@ -29,6 +29,11 @@ TEST(Devices, VariantsOfAChipDiffer) {
   EXPECT_NE(peak_memory_GBps("NVIDIA H200").value, peak_memory_GBps("NVIDIA H100 NVL").value);
 }
 
+TEST(Devices, OthersMakersStandUnderTheirFullName) {
+  EXPECT_EQ(peak_tflops("AMD Instinct MI300X", DType::bf16).value, 1307.4);
+  EXPECT_EQ(peak_memory_GBps("AMD Instinct MI300X").value, 5300);
+}
+
 /// No number is guessed from a name that merely contains a known one.
 TEST(Devices, AnUnknownDeviceHasAReasonInsteadOfANumber) {
   for (const char* name : {"NVIDIA H200X", "NVIDIA H100 Next", "Radeon", ""}) {

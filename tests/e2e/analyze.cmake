@@ -5,8 +5,8 @@ if(NOT SHARDMARK_BASH)
   return()
 endif()
 foreach(name IN ITEMS a_folder_is_answered all_files_are_written own_trace_gives_own_figures broken_files_exit_with_1
-    bad_input_exits_with_2 steps_and_windows_are_cut no_communication_is_no_overlap difference_names_the_slow_rank
-    help_and_lists)
+    bad_input_exits_with_2 inputs_and_outputs_stay_apart steps_and_windows_are_cut no_communication_is_no_overlap
+    difference_names_the_slow_rank single_ranks_are_compared help_and_lists)
   add_test(NAME analyze_${name}
     COMMAND ${SHARDMARK_BASH} ${CMAKE_CURRENT_SOURCE_DIR}/analyze_test.sh ${name})
   set_tests_properties(analyze_${name} PROPERTIES LABELS "e2e;analyze" TIMEOUT 60

@@ -51,11 +51,13 @@ a_folder_is_answered() {
   two_ranks traces 850
   expect 0 "$PROGRAM" traces
   has out '2 files \(Kineto\), [0-9]+ events, ranks 0-1 of 2'
-  has out '^0 +1\.900 +1\.200 +63\.2 +0\.600 +31\.6 +0\.000 +0\.0 +0\.100 +5\.3 +0\.000 +0\.0$'
-  has out '^7 \(0\) +1\.000 +0\.600 +60\.0 +0\.300 +30\.0 '
-  has out '^all_reduce +5 +tp +2 +Float +1\.05 MB +2 '
-  has out '^0 +0\.500 +0\.100 +0 '
-  has out '^1 +0\.000 +0\.100 +2 '
+  has out '^0 +1900\.000 +1200\.250 +63\.2 +599\.750 +31\.6 +0\.000 +0\.0 +100\.000 +5\.3 +0\.000 +0\.0$'
+  has out '^7 \(0\) +1000\.000 +600\.125 +60\.0 +299\.875 +30\.0 '
+  has out '^all_reduce +5 +tp +2 +Float +1\.05 MB +2 .* 599\.750 +599\.750 +100\.0 '
+  has out '^0 +500\.000 +99\.750 +0 '
+  has out '^1 +0\.000 +99\.750 +2 '
+  has out '^imbalance: rank 1 computes 1\.417x as long as rank 0 in the steps that all ranks have$'
+  has out '^critical: rank 1 in 2 of 2 steps$'
   has out '^verdict: imbalanced$'
   has out 'rank 1 computes 1\.42x as long as rank 0'
   [ ! -s err ] || fail "something on stderr"
@@ -85,6 +87,29 @@ all_files_are_written() {
   expect 0 "$PROGRAM" traces --out analysis
   [ -s analysis/results.csv.old ] || fail "the earlier results are gone"
   bad 'is the folder that is analysed' traces --out traces
+  bad 'is the folder that is analysed' traces/rank0.json --out traces
+}
+
+inputs_and_outputs_stay_apart() {
+  two_ranks traces 850
+  cp -r traces kept
+  bad 'is one of the files that are analysed' traces --csv traces/rank0.json
+  bad 'is one of the files that are analysed' traces --merged-trace traces/rank1.json
+  bad 'is one of the files that are analysed' --diff traces/rank0.json traces/rank1.json.gz --json traces/rank1.json.gz
+  bad '--csv and --json both write' traces --csv x --json x
+  bad 'there is no folder nowhere' traces --json nowhere/x.json
+  bad "'-' is no file" traces --json -
+  diff -r traces kept || fail "an input has changed"
+  [ ! -e x ] || fail "something was written"
+}
+
+single_ranks_are_compared() {
+  two_ranks traces 850
+  expect 0 "$PROGRAM" --diff traces/rank0.json traces/rank1.json.gz
+  has out 'A is rank 0 and B rank 1: they are compared as one'
+  has out 'what changes most is (compute|exposed communication)'
+  mkdir two && trace 2 600 > two/rank2.json && trace 3 600 > two/rank3.json
+  bad 'no rank in common' --diff traces two
 }
 
 # What shardmark-tp says of a row and what its timeline gives: the row is of one of its ranks.
@@ -134,6 +159,9 @@ bad_input_exits_with_2() {
   bad "no rank has a host range named 'forwards'; did you mean forward" traces --range forwards
   bad 'comm-pattern' traces --comm-pattern '('
   bad 'compares two inputs' --diff traces
+  bad 'is in every name' traces --comm-pattern ''
+  bad 'shardmark-tp --list-models' traces --model nope
+  bad 'the last device work ends at 1900.000 us; try --window 0,1900.000' traces --window 5e6,6e6
   has_not err 'terminate called'
 }
 

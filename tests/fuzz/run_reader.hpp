@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "profiler/account.hpp"
+#include "profiler/impossible_times.hpp"
 #include "profiler/read/read.hpp"
 
 #include <unistd.h>
