@@ -1,9 +1,9 @@
 #pragma once
 
-#include "core/backend.hpp"
 #include "core/cpu/arena.hpp"
 #include "core/cpu/kernels.hpp"
 #include "core/cpu/progress_thread.hpp"
+#include "core/measured_backend.hpp"
 #include "core/transport.hpp"
 
 #include <array>
@@ -13,16 +13,10 @@
 
 namespace shardmark {
 
-/// Times of the last `synchronize`, from the executor's own clock.
-struct ExecutorTimes {
-  std::int64_t begin_ns{0}, end_ns{0};  ///< steady clock at entry and exit
-  std::int64_t idle_ns{0};              ///< neither a kernel running nor communication in flight
-};
-
 /// Cooperative executor: lanes are queues without threads. `synchronize` drains them in the calling
 /// thread: it starts every ready communication, runs ready compute ops, and moves communication
 /// along between them and between the tiles of long ones, or a progress thread does while they run.
-class CpuBackend final : public Backend, private TileHook {
+class CpuBackend final : public MeasuredBackend, private TileHook {
  public:
   /// All three must outlive the backend. What it is at goes to the transport's Activity.
   CpuBackend(Transport& transport, Arena& arena, Kernels& kernels);
@@ -36,15 +30,13 @@ class CpuBackend final : public Backend, private TileHook {
   void read(const Tensor& from, void* to) override;
   [[nodiscard]] std::uint32_t first_fence() const override { return last_fence_ + 1; }
 
-  /// Kernel times and ranges go here from now on (null: none, and no clock is read).
-  void set_kernel_sink(KernelSink* sink) { sink_ = sink; }
+  void set_kernel_sink(KernelSink* sink) override { sink_ = sink; }
+  [[nodiscard]] const ExecutorTimes& times() const override { return times_; }
+  [[nodiscard]] double flops_executed() const override { return flops_executed_; }
   /// From now on a thread of this backend's own moves communication along while a compute op runs,
   /// which then runs in one piece. The sink is called on that thread as well, never on both at
   /// once. Pays where cores are to spare. Only on a transport that may change the thread.
   void set_progress_thread(bool on);
-  [[nodiscard]] const ExecutorTimes& times() const { return times_; }
-  /// FLOPs of the compute ops executed since construction: what was observed, not what was planned.
-  [[nodiscard]] double flops_executed() const { return flops_executed_; }
 
  private:
   struct Queue {

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "core/backend.hpp"
+#include "core/record.hpp"
+
+#include <cstdint>
+
+namespace shardmark {
+
+/// Times of the last `synchronize`, from the executor's own clock.
+struct ExecutorTimes {
+  std::int64_t begin_ns{0}, end_ns{0};  ///< steady clock at entry and exit
+  std::int64_t idle_ns{0};              ///< neither a kernel running nor communication in flight
+};
+
+/// A backend that says what its device did. What programs measure with, on every kind of device.
+class MeasuredBackend : public Backend {
+ public:
+  /// Kernel times and ranges go here from now on (null: none, and no clock is read).
+  virtual void set_kernel_sink(KernelSink* sink) = 0;
+  /// On a GPU idle time is known only of a `synchronize` with a kernel sink.
+  [[nodiscard]] virtual const ExecutorTimes& times() const = 0;
+  /// FLOPs of the compute ops executed since construction: what was observed, not what was planned.
+  [[nodiscard]] virtual double flops_executed() const = 0;
+};
+
+}  // namespace shardmark
