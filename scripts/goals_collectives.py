@@ -81,22 +81,21 @@ def auto(table, out, name, what):
                 groups[point].append(by_algorithm)
     points = []
     for (collective, size), by_run in groups.items():
-        compared = []  # per run: the ratio, what was compared, and the noise that the run states
+        compared = []  # per run: the ratio, the names, and the noise that the run states
         for rows in by_run:
             mine, same = rows["auto"], rows[rows["auto"]["chosen"]]
             best = min((row for row in rows.values() if row is not mine), key=time_us)
             noise = max([float(row["time_us_p50_ci_pct"]) / 100 for row in (mine, best)] +
                         [abs(time_us(mine) / time_us(same) - 1)])
-            compared.append((time_us(mine) / time_us(best),
-                             f"{mine['chosen']} over {best['algorithm']}", noise))
-        ratios = [ratio for ratio, _, _ in compared]
-        ratio = statistics.median(ratios)
+            compared.append((time_us(mine) / time_us(best), mine["chosen"], best["algorithm"], noise))
+        ratio, _, rival, _ = sorted(compared)[len(compared) // 2]
         # How auto differs from the row of the very algorithm that it chose is noise, and so is by
-        # how much the runs disagree.
-        noise = max(statistics.median(noise for _, _, noise in compared),
-                    (max(ratios) - min(ratios)) / 2)
+        # how much the runs disagree about it and its rival.
+        against = [time_us(rows["auto"]) / time_us(rows[rival]) for rows in by_run]
+        noise = max(statistics.median(noise for *_, noise in compared),
+                    (max(against) - min(against)) / 2)
         text = (f"{collective} {size_text(size)}, {ratio:.3g}x (by run " +
-                ", ".join(f"{r:.3g} {names}" for r, names, _ in compared) +
+                ", ".join(f"{r:.3g} {chosen} over {best}" for r, chosen, best, _ in compared) +
                 f"), noise {100 * noise:.2g} %")
         points.append((ratio / (1 + max(0.05, noise)), text))
     if not points:
