@@ -27,7 +27,8 @@ PreparedProgram prepare(Options options, const std::vector<std::string>& command
                                                              const InterruptFlag& interrupt) {
     Options mine = options;
     mine.runner.interrupted = [&interrupt] { return interrupt.is_set(); };
-    return run(tensor_parallel_bench(mine), mine, command_line, transport);
+    const auto engine = open_engine(mine, transport);
+    return run(tensor_parallel_bench(mine), mine, command_line, transport, engine.get());
   };
   return program;
 }

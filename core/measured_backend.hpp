@@ -25,6 +25,9 @@ class MeasuredBackend : public Backend {
   /// Bytes that the communication executed so far sends from this rank (bytes_sent_of), counted
   /// call by call; differences count, since ranks of a transport may have started before.
   [[nodiscard]] virtual double bytes_started() const = 0;
+  /// From now on a thread moves communication along while compute ops run; nothing where the device
+  /// does that itself.
+  virtual void set_progress_thread(bool) {}
 };
 
 }  // namespace shardmark

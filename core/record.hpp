@@ -47,8 +47,11 @@ class OpSink {
 class KernelSink {
  public:
   virtual ~KernelSink() = default;
-  /// Around each op, where it runs: profiler ranges are opened here. Communication on one lane can
-  /// begin before and end after ops of other lanes; ranges of one lane never overlap.
+  /// Whether it wants on_kernel; where not, a GPU need not find out when ops ran.
+  [[nodiscard]] virtual bool wants_times() const { return true; }
+  /// Around each op, where it runs (on a GPU: where it is enqueued): profiler ranges are opened
+  /// here. Communication on one lane can begin before and end after ops of other lanes; ranges of
+  /// one lane never overlap.
   virtual void on_begin(const OpRecord&) {}
   virtual void on_end(const OpRecord&) {}
   virtual void on_kernel(const KernelRecord&) {}

@@ -64,12 +64,17 @@ Recording record_program(const LayerConfig& config, Phase phase, int num_threads
   return recording;
 }
 
-void connect_all(Transport& transport, const std::vector<OpRecord>& ops) {
+void for_each_channel(const std::vector<OpRecord>& ops,
+                      const std::function<void(const Group&, Lane)>& visit) {
   std::map<std::pair<ChannelKey, Lane>, const OpRecord*> channels;
   for (const OpRecord& record : ops)
     if (const Group* group = group_of(record.op))
       channels.try_emplace({channel_key(*group, record.lane), record.lane}, &record);
-  for (const auto& [key, record] : channels) transport.connect(*group_of(record->op), record->lane);
+  for (const auto& [key, record] : channels) visit(*group_of(record->op), record->lane);
+}
+
+void connect_all(Transport& transport, const std::vector<OpRecord>& ops) {
+  for_each_channel(ops, [&](const Group& group, Lane lane) { transport.connect(group, lane); });
 }
 
 }  // namespace shardmark

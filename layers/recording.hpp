@@ -5,6 +5,8 @@
 #include "core/transport.hpp"
 #include "layers/program.hpp"
 
+#include <functional>
+
 namespace shardmark {
 
 /// What one timed iteration runs: forward, backward of a forward done before, or both (no
@@ -29,8 +31,11 @@ struct Recording {
 /// `config.parallel` says which rank it is (Parallel::at).
 [[nodiscard]] Recording record_program(const LayerConfig& config, Phase phase, int num_threads);
 
-/// Connects every (group, lane) that the recorded ops use, in one order on all ranks: stages of a
-/// pipeline use their groups in different ones.
+/// Every (group, lane) that the recorded ops use, in one order on all ranks: stages of a pipeline
+/// use their groups in different ones.
+void for_each_channel(const std::vector<OpRecord>& ops,
+                      const std::function<void(const Group&, Lane)>& visit);
+/// Connects them.
 void connect_all(Transport& transport, const std::vector<OpRecord>& ops);
 
 }  // namespace shardmark

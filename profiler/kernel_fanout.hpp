@@ -2,6 +2,7 @@
 
 #include "core/record.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,9 @@ class KernelFanout final : public KernelSink {
     std::erase(sinks_, nullptr);
   }
 
+  [[nodiscard]] bool wants_times() const override {
+    return std::ranges::any_of(sinks_, &KernelSink::wants_times);
+  }
   void on_begin(const OpRecord& record) override {
     for (KernelSink* sink : sinks_) sink->on_begin(record);
   }

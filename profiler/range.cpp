@@ -31,6 +31,7 @@ class NvtxRanges final : public KernelSink {
     nvtxDomainDestroy(domain_);
   }
 
+  [[nodiscard]] bool wants_times() const override { return false; }
   void on_begin(const OpRecord& record) override {
     const std::size_t lane = index_of(record.lane);
     end(lane);

@@ -29,8 +29,9 @@ try:
     import numpy as np
     import pandas as pd
 except ImportError as problem:
-    sys.exit(f"{Path(sys.argv[0]).name}: {problem}; plots need matplotlib and pandas (Debian: "
-             "python3-matplotlib python3-pandas)")
+    print(f"{Path(sys.argv[0]).name}: {problem}; plots need matplotlib and pandas (Debian: "
+          "python3-matplotlib python3-pandas)", file=sys.stderr)
+    sys.exit(2)
 
 # Okabe and Ito's palette: distinguishable with every common form of colour blindness.
 BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, GREY = (

@@ -37,11 +37,8 @@ def parse_options():
 # Before the imports that follow: --help needs none of them.
 OPTIONS = parse_options() if __name__ == "__main__" else None
 
-import numpy as np
-import pandas as pd
-
 import plot
-from plot import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, NotARun, plt
+from plot import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, NotARun, np, pd, plt
 
 # Columns that tell one figure from the next; those with a single value are not in its name.
 FIGURE_KEYS = ["op_or_block", "pattern", "dtype", "reduction", "root", "transport", "world_size",

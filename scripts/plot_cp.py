@@ -16,11 +16,8 @@ left out, with a line that says so.
 import gzip
 import json
 
-import numpy as np
-import pandas as pd
-
 import plot
-from plot import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, NotARun, plt
+from plot import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, NotARun, np, pd, plt
 
 KIND_COLOURS = {"ring": BLUE, "ulysses": ORANGE, "all-gather": GREEN, "hybrid": PURPLE,
                 "none": GREY}

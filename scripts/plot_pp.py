@@ -20,11 +20,8 @@ import gzip
 import json
 import re
 
-import numpy as np
-import pandas as pd
-
 import plot
-from plot import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, NotARun, plt
+from plot import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, NotARun, np, pd, plt
 
 ACTION = re.compile(r"^(\d+)(F|B|I|W)(\d+)$")
 ACT_COLOURS = {"F": BLUE, "B": ORANGE, "I": SKY, "W": GREEN}

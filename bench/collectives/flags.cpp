@@ -171,6 +171,7 @@ void add_flags(CommandLine& line, Options& options) {
   add_nccl_flags(line, options);
   add_algorithm_flags(line, options);
   add_run_flags(line, options);
+  add_device_flags(line, options);
   add_measurement_flags(line, options);
   add_output_flags(line, options);
 }

@@ -9,6 +9,7 @@ namespace shardmark::bench::collectives {
 void add_flags(CommandLine& line, Options& options);
 // Its parts (flags_run.cpp).
 void add_run_flags(CommandLine& line, Options& options);
+void add_device_flags(CommandLine& line, Options& options);
 void add_measurement_flags(CommandLine& line, Options& options);
 void add_output_flags(CommandLine& line, Options& options);
 

@@ -1,6 +1,7 @@
 #include "bench/collectives/columns.hpp"
 #include "bench/collectives/flags.hpp"
 #include "bench/harness/build_info.hpp"
+#include "bench/harness/options_engine.hpp"
 #include "bench/harness/quantity.hpp"
 #include "collectives/plan.hpp"
 #include "core/adaptors.hpp"
@@ -77,17 +78,15 @@ void add_run_flags(CommandLine& line, Options& options) {
                                                 {"ep", Axis::ep},
                                                 {"tp", Axis::tp}});
            });
-  line.add("--transport",
-           {"NAME", "threads of one process, or mpi", "mpi under a launcher, otherwise threads",
-            "threads"},
-           [&options](std::string_view option, const std::string& text) {
-             options.transport = parse_choice<TransportKind>(
-                 option, text, {{"threads", TransportKind::threads}, {"mpi", TransportKind::mpi}});
-           });
+  add_transport_options(line, options.engine, options.transport);
   line.add("--ranks", {"N", "ranks to start with --transport threads", "the cores, at most 8", "2"},
            [&options](std::string_view option, const std::string& text) {
              options.ranks = parse_count(option, text, 1);
            });
+}
+
+void add_device_flags(CommandLine& line, Options& options) {
+  add_engine_options(line, options.engine, nullptr);
 }
 
 void add_measurement_flags(CommandLine& line, Options& options) {

@@ -167,10 +167,10 @@ void Meter::count_bytes(Entry& entry) {
   struct Bytes {
     double formula, plan, observed;
   };
-  const double before = transport_.bytes_started();
+  const double before = workspace_.backend().bytes_started();
   workspace_.run(entry.runnable, 1, false);
   const Bytes mine{entry.bytes_formula, entry.runnable.bytes_plan(),
-                   transport_.bytes_started() - before};
+                   workspace_.backend().bytes_started() - before};
   const std::vector<Bytes> all = exchange_all(transport_, mine);
   Row& row = entry.row;
   row.bytes_analytic = row.bytes_plan = -1;

@@ -100,6 +100,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
         "every one; --list names them)"};
   check_sizes(options);
   check_together(options);
+  check_engine_options(options.engine);
   // A table is used for long: it may take longer to make.
   constexpr int samples_for_a_table = 50;
   if (!options.tune_file.empty())

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "bench/collectives/row.hpp"
+#include "bench/harness/engine.hpp"
 #include "bench/harness/launch.hpp"
 #include "core/mesh.hpp"
 
@@ -44,6 +45,7 @@ struct Options {
   std::optional<Mesh::Degrees> groups;
   std::optional<Axis> axis;  ///< nothing: tp
   std::optional<TransportKind> transport;
+  EngineOptions engine;
   std::optional<int> ranks;
 
   // Measurement.

@@ -59,20 +59,22 @@ Memory memory_of(const Options& options, const std::vector<Series>& all, const W
   return memory;
 }
 
-void check_memory(const Memory& memory, const std::vector<Endpoint>& endpoints) {
+/// Collective.
+void check_memory(const Memory& memory, Transport& transport, const Engine& engine) {
+  const Engine::Memory mine = engine.memory();
   std::map<std::string, int> ranks;
-  for (const Endpoint& endpoint : endpoints) ++ranks[endpoint.host];
   int most = 1;
-  for (const auto& [host, count] : ranks) most = std::max(most, count);
+  for (const std::string& name : transport.gather(mine.name)) most = std::max(most, ++ranks[name]);
   const double buffers = static_cast<double>(2 * memory.max_bytes + memory.scratch_bytes);
-  const auto there = static_cast<double>(memory_total_bytes());
+  const double there = -transport.maximum(-static_cast<double>(mine.bytes));
   if (most * (buffers + memory.matmul_bytes) <= usable_memory * there) return;
   const bool is_matmul = memory.matmul_bytes > buffers;
+  const std::string_view place = engine.backend_name() == "cuda" ? "GPU" : "host";
   throw InputError{
       message(is_matmul ? std::string{"--with-matmul"} : message("-e ", memory.max_bytes),
               " needs ", most * (is_matmul ? memory.matmul_bytes : buffers) / 1e9, " GB for ", most,
-              " ranks on one host, which has ", there / 1e9, " GB; give a smaller ",
-              is_matmul ? "M,N,K" : "-e", " or fewer ranks per host")};
+              " ranks on one ", place, ", which has ", there / 1e9, " GB; give a smaller ",
+              is_matmul ? "M,N,K" : "-e", " or fewer ranks per ", place)};
 }
 
 std::vector<std::string> hosts_of(const Transport& transport) {
@@ -277,9 +279,15 @@ int run(const Options& given, const std::vector<std::string>& command_line, Tran
   const World world = make_world(options, transport.rank(), hosts_of(transport));
   std::vector<Series> all = expand(options, world);
   const Memory memory = memory_of(options, all, world);
-  check_memory(memory, transport.endpoints());
+  const std::unique_ptr<Engine> engine = open_engine(options.engine, transport);
+  if (options.progress_thread && engine->backend_name() == "cuda")
+    throw InputError{
+        "--progress thread is for the CPU; a GPU moves communication by itself, so give --progress "
+        "poll"};
+  check_memory(memory, transport, *engine);
   const Clocks clocks = align_clocks(transport);
-  Workspace workspace{world, options.fault, memory.max_bytes, memory.scratch_bytes, transport};
+  Workspace workspace{world,     options.fault, memory.max_bytes, memory.scratch_bytes,
+                      transport, *engine};
   if (tunes_first(options)) {
     options.tuning_text = tune(options, world, workspace, clocks, transport, interrupted);
     all = expand(options, world);
@@ -288,8 +296,9 @@ int run(const Options& given, const std::vector<std::string>& command_line, Tran
   std::unique_ptr<Report> report;
   on_rank_0(transport, [&] {
     report = std::make_unique<Report>(
-        options, world, RunIdentity{make_run_id(), "cpu", std::string{transport.name()}}, transport,
-        command_line, notices_of(options, transport, clocks));
+        options, world,
+        RunIdentity{make_run_id(), std::string{engine->backend_name()}, engine->transport_name()},
+        transport, command_line, notices_of(options, transport, clocks));
   });
   Sweep sweep{options, all, meter, workspace, transport, report.get()};
   try {

@@ -76,22 +76,18 @@ std::vector<Op> pattern_ops(const Call& call, Pattern pattern) {
 }  // namespace
 
 Workspace::Workspace(const World& world, const std::string& fault, std::int64_t max_bytes,
-                     std::int64_t scratch_bytes, Transport& transport)
-    : arena_{memory_total_bytes()},
-      kernels_{1, arena_},
-      transport_{transport},
-      cpu_{transport, arena_, kernels_},
-      group_{world.group} {
-  Backend* outermost = &cpu_;
+                     std::int64_t scratch_bytes, Transport& transport, Engine& engine)
+    : backend_{engine.make_backend(transport)}, group_{world.group} {
+  Backend* outermost = backend_.get();
   if (!fault.empty()) {
     const Fault parsed = parse_fault(fault);
     only_checks_ = parsed.kind == Fault::Kind::corrupt;
-    fault_ = std::make_unique<FaultBackend>(cpu_, transport.rank(), parsed);
-    fault_switch_ = std::make_unique<FaultSwitch>(cpu_, *fault_, !only_checks_);
+    fault_ = std::make_unique<FaultBackend>(*backend_, transport.rank(), parsed);
+    fault_switch_ = std::make_unique<FaultSwitch>(*backend_, *fault_, !only_checks_);
     outermost = fault_switch_.get();
   }
   rank_ = std::make_unique<Rank>(transport.rank(), world.mesh, *outermost);
-  transport_.connect(group_, lane);
+  engine.connect(group_, lane);
   x_ = rank_->allocate({rounded(max_bytes)}, DType::i8, Category::communication);
   y_ = rank_->allocate({rounded(max_bytes)}, DType::i8, Category::communication);
   if (scratch_bytes > 0)

@@ -1,11 +1,9 @@
 #pragma once
 
 #include "bench/collectives/cases.hpp"
+#include "bench/harness/engine.hpp"
 #include "core/adaptors.hpp"
 #include "core/buffer.hpp"
-#include "core/cpu/arena.hpp"
-#include "core/cpu/backend.hpp"
-#include "core/cpu/kernels.hpp"
 #include "core/rank.hpp"
 #include "core/transport.hpp"
 
@@ -62,7 +60,7 @@ class Workspace {
  public:
   /// `max_bytes` and `scratch_bytes` are the largest buffers that calls need. Connects the group.
   Workspace(const World& world, const std::string& fault, std::int64_t max_bytes,
-            std::int64_t scratch_bytes, Transport& transport);
+            std::int64_t scratch_bytes, Transport& transport, Engine& engine);
 
   [[nodiscard]] Call make_call(const Point& point, std::int64_t block_numel, bool in_place);
   [[nodiscard]] Runnable make_runnable(const Point& point, const Plan* plan, const Call& call);
@@ -77,14 +75,11 @@ class Workspace {
   void run(const Runnable& runnable, int count, bool blocking);
 
   [[nodiscard]] Rank& rank() { return *rank_; }
-  [[nodiscard]] CpuBackend& backend() { return cpu_; }
+  [[nodiscard]] MeasuredBackend& backend() { return *backend_; }
   static constexpr Lane lane = Lane::tp;
 
  private:
-  Arena arena_;
-  Kernels kernels_;
-  Transport& transport_;
-  CpuBackend cpu_;
+  std::unique_ptr<MeasuredBackend> backend_;
   std::unique_ptr<FaultBackend> fault_;
   std::unique_ptr<FaultSwitch> fault_switch_;
   bool only_checks_{false};

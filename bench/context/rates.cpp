@@ -94,16 +94,14 @@ double bytes_across(Exchange exchange, int size, double bytes) {
 /// All ranks run the same probes in the same order; those without a part in one only wait.
 class Meter {
  public:
-  Meter(Transport& transport, const RunnerOptions& options)
+  Meter(Transport& transport, Engine& engine)
       : transport_{transport},
-        num_threads_{options.threads_per_rank},
-        arena_{memory_total_bytes()},
-        kernels_{num_threads_, arena_},
-        cpu_{transport, arena_, kernels_},
-        rank_{transport.rank(), Mesh{{.dp = transport.size()}}, cpu_} {}
+        engine_{engine},
+        backend_{engine.make_backend(transport)},
+        rank_{transport.rank(), Mesh{{.dp = transport.size()}}, *backend_} {}
 
   LinkRate link(Exchange exchange, const std::optional<Group>& group, int size) {
-    if (group) transport_.connect(*group, Lane::cp);
+    if (group) engine_.connect(*group, Lane::cp);
     const auto time_of = [&](std::int64_t bytes, int count) {
       if (!group) return slowest_us(count, [] {});
       const Buffer x = buffer(bytes), y = buffer(bytes);
@@ -144,11 +142,8 @@ class Meter {
   }
 
   double matmul_tflops(DType dtype) {
-    GemmProbe probe{dtype, num_threads_, arena_};
-    std::array<double, 2> rates{};
     transport_.barrier();
-    for (double& rate : rates) rate = probe.run_tflops(GemmProbe::Layout::plain);
-    return -transport_.maximum(-std::ranges::max(rates));
+    return -transport_.maximum(-engine_.matmul_tflops(dtype));
   }
 
   double memory_GBps() {
@@ -189,10 +184,8 @@ class Meter {
   }
 
   Transport& transport_;
-  int num_threads_;
-  Arena arena_;
-  Kernels kernels_;
-  CpuBackend cpu_;
+  Engine& engine_;
+  std::unique_ptr<MeasuredBackend> backend_;
   Rank rank_;
 };
 
@@ -285,13 +278,14 @@ bool needs_rates(const Sweep& sweep) {
   });
 }
 
-MachineRates measure_rates(Transport& transport, const RunnerOptions& options, const Sweep& sweep) {
+MachineRates measure_rates(Transport& transport, const RunnerOptions& options, const Sweep& sweep,
+                           Engine& engine) {
   MachineRates rates;
   rates.oversubscribed = is_oversubscribed(transport, options.threads_per_rank);
   rates.one_host = std::ranges::all_of(transport.endpoints(), [&](const Endpoint& endpoint) {
     return endpoint.host == transport.endpoints().front().host;
   });
-  Meter meter{transport, options};
+  Meter meter{transport, engine};
   rates.memory_GBps = meter.memory_GBps();
   for (const Case& config : sweep.cases) {
     if (!counts(config)) continue;

@@ -57,6 +57,6 @@ struct MachineRates {
 /// Measures what the cases of `sweep` that can run are made of; about a second. Collective over the
 /// world; complete and equal on all ranks.
 [[nodiscard]] MachineRates measure_rates(Transport& transport, const RunnerOptions& options,
-                                         const Sweep& sweep);
+                                         const Sweep& sweep, Engine& engine);
 
 }  // namespace shardmark::bench::context

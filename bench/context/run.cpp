@@ -44,16 +44,16 @@ class AdviceText final : public ResultSink {
 };
 
 /// On rank 0 complete.
-std::optional<Expectation> expect(const Options& options, Transport& transport) {
+std::optional<Expectation> expect(const Options& options, Transport& transport, Engine& engine) {
   const Sweep sweep = expand(options, transport.size());
   if (!needs_rates(sweep)) return std::nullopt;
-  Expectation expectation{measure_rates(transport, options.base.runner, sweep), {}};
+  Expectation expectation{measure_rates(transport, options.base.runner, sweep, engine), {}};
   if (transport.rank() == 0) expectation.advice = advise(sweep.cases, expectation.rates);
   return expectation;
 }
 
-int run_advice(const Options& options, Transport& transport) {
-  const auto expectation = expect(options, transport);
+int run_advice(const Options& options, Transport& transport, Engine& engine) {
+  const auto expectation = expect(options, transport, engine);
   if (!expectation)
     throw InputError{message("--advise needs a split sequence, but ", transport.size(),
                              transport.size() == 1 ? " rank splits" : " ranks split",
@@ -75,9 +75,10 @@ int run(const Options& options, const std::vector<std::string>& command_line,
   const bench::Options& base = options.base;
   const bool yield = is_oversubscribed(transport, base.runner.threads_per_rank);
   transport.set_wait_policy({.yield = yield, .timeout_s = base.timeout_s});
-  if (options.advise) return run_advice(options, transport);
+  const std::unique_ptr<Engine> engine = open_engine(base, transport);
+  if (options.advise) return run_advice(options, transport, *engine);
   std::optional<Expectation> expectation;
-  if (base.dump.empty() && !base.machine) expectation = expect(options, transport);
+  if (base.dump.empty() && engine) expectation = expect(options, transport, *engine);
   LayerBench bench;
   bench.expand = [&options](int world_size) {
     return expand(options, world_size, !options.base.machine);
@@ -94,7 +95,7 @@ int run(const Options& options, const std::vector<std::string>& command_line,
     if (!expectation) return nlohmann::ordered_json::object();
     return to_json(expectation->rates, expectation->with(results));
   };
-  return bench::run(bench, base, command_line, transport);
+  return bench::run(bench, base, command_line, transport, engine.get());
 }
 
 }  // namespace shardmark::bench::context

@@ -41,29 +41,13 @@ LayerConfig config_of_rank(const Case& config, int rank, int world_size, bool re
   return layer;
 }
 
-Runner::Runner(RunnerOptions options, Transport& transport)
-    : options_{std::move(options)},
-      transport_{transport},
-      arena_{memory_total_bytes()},
-      probe_arena_{std::int64_t{1} << 30U},
-      kernels_{options_.threads_per_rank, arena_} {}
-
-Runner::~Runner() = default;
-
-GemmProbe* Runner::probe_of(DType dtype) {
-  if (options_.peak_tflops > 0) return nullptr;
-  auto& probe = probes_[dtype];
-  if (!probe) probe = std::make_unique<GemmProbe>(dtype, options_.threads_per_rank, probe_arena_);
-  return probe.get();
-}
-
 /// The measurement of one case on one rank; `session` is null on a rank that idles.
 class Runner::Measurement {
  public:
   Measurement(Runner& runner, const Case& config)
-      : runner_{runner},
-        options_{runner.options_},
+      : options_{runner.options_},
         transport_{runner.transport_},
+        engine_{runner.engine_},
         config_{config},
         layer_{config_of_rank(config, transport_.rank(), transport_.size(), options_.replicate)},
         active_{layer_.parallel.tp.size > 0},
@@ -123,12 +107,12 @@ class Runner::Measurement {
   void prepare() {
     if (!active_) return;
     const Recording recording = record_program(layer_, config_.phase, options_.threads_per_rank);
-    connect_all(transport_, record_program(layer_, Phase::step, options_.threads_per_rank).ops);
+    engine_.connect_all(record_program(layer_, Phase::step, options_.threads_per_rank).ops);
     if (const Group group = latency_group(layer_.parallel); group.size > 1)
-      transport_.connect(group, probe_lane);
+      engine_.connect(group, probe_lane);
     work_ = work_of(recording, layer_);
     result().mem_predicted_bytes = recording.tensor_bytes + recording.workspace_bytes;
-    runner_.arena_.prefault(result().mem_predicted_bytes);
+    engine_.prefault(result().mem_predicted_bytes);
   }
 
   void check() {
@@ -137,12 +121,11 @@ class Runner::Measurement {
     if (active_ && mode != CheckMode::off) {
       ThreadWorld world{1};
       ThreadTransport alone{world, 0};
-      CpuBackend serial{alone, runner_.arena_, runner_.kernels_};
-      CpuBackend parallel{transport_, runner_.arena_, runner_.kernels_};
-      PlannedBackend planned{parallel, options_.plans, host_numbers(transport_.endpoints())};
+      const auto serial = engine_.make_backend(alone), parallel = engine_.make_backend(transport_);
+      PlannedBackend planned{*parallel, options_.plans, host_numbers(transport_.endpoints())};
       Rank rank{transport_.rank(), mesh(), planned};
       const LayerConfig layer = mode == CheckMode::reduced ? reduced_config(layer_) : layer_;
-      mine = check_against_serial(rank, layer, serial, options_.seed);
+      mine = check_against_serial(rank, layer, *serial, options_.seed, engine_.arithmetic_error());
     }
     merge_checks(mine);
   }
@@ -150,8 +133,8 @@ class Runner::Measurement {
   /// Before the block is built, so that the probe's buffers do not add to its memory.
   void probe() {
     if (!active_) return;
-    CpuBackend cpu{transport_, runner_.arena_, runner_.kernels_};
-    Rank rank{transport_.rank(), mesh(), cpu};
+    const auto backend = engine_.make_backend(transport_);
+    Rank rank{transport_.rank(), mesh(), *backend};
     machine_ = probe_machine(rank, latency_group(layer_.parallel));
   }
 
@@ -189,9 +172,9 @@ class Runner::Measurement {
 
   void make_session(bool check_nan) {
     session_.reset();
-    runner_.arena_.reset_peak();
+    engine_.reset_peak();
     session_ = std::make_unique<Session>(config_, layer_, mesh(), options_, check_nan, transport_,
-                                         runner_.arena_, runner_.kernels_);
+                                         engine_);
   }
 
   /// One sample: barrier, `count` iterations, and the slowest active rank's time of one of them.
@@ -243,13 +226,13 @@ class Runner::Measurement {
     result().warmup = count;
     result().inner_iterations = static_cast<int>(
         std::clamp(std::ceil(shortest_sample_us / std::max(latest_us, 0.1)), 1.0, 1000.0));
-    const double peak_bytes = active_ ? static_cast<double>(runner_.arena_.peak()) : 0;
+    const double peak_bytes = active_ ? static_cast<double>(engine_.peak_bytes()) : 0;
     result().mem_peak_bytes = static_cast<std::int64_t>(maximum(peak_bytes));
   }
 
   void sample() {
     const StopRule rule{options_.min_samples, options_.max_time_s};
-    PeakMeter peak{active_ ? runner_.probe_of(config_.layer.dtype) : nullptr, options_.peak_tflops,
+    PeakMeter peak{active_ ? &engine_ : nullptr, config_.layer.dtype, options_.peak_tflops,
                    transport_, num_active_};
     peak.probe_alone();
     peak.probe();
@@ -258,6 +241,7 @@ class Runner::Measurement {
     double next_probe_s = rule.max_time_s / 2;
     while (true) {
       samples_us.push_back(take_sample(result().inner_iterations));
+      note_throttling();
       const double elapsed = elapsed_s(begin);
       if (should_stop(rule, samples_us, elapsed)) break;
       if (elapsed < next_probe_s) continue;
@@ -269,14 +253,20 @@ class Runner::Measurement {
     result().peak = peak.result();
   }
 
+  /// Rows of a GPU that is held back are marked.
+  void note_throttling() {
+    if (transport_.rank() == 0 && result().throttled_by.empty())
+      result().throttled_by = engine_.throttled_by();
+  }
+
   /// One iteration, and what it moves and computes as the backend and the transport count it.
   double count_work() {
-    const double bytes = transport_.bytes_started();
+    const double bytes = active_ ? session_->bytes_started() : 0;
     const double flops = active_ ? session_->flops_executed() : 0;
     const double planned = active_ ? session_->bytes_planned() : 0;
     const double time_us = take_sample(1);
     if (!active_) return time_us;
-    bytes_.counted = transport_.bytes_started() - bytes;
+    bytes_.counted = session_->bytes_started() - bytes;
     bytes_.expected = options_.plans.algorithms.empty()
                           ? total_bytes(communication_volume(layer_, config_.phase))
                           : session_->bytes_planned() - planned;
@@ -445,9 +435,9 @@ class Runner::Measurement {
       if (!problem.empty()) fail(problem);
   }
 
-  Runner& runner_;
   const RunnerOptions& options_;
   Transport& transport_;
+  Engine& engine_;
   Case config_;
   LayerConfig layer_;
   bool active_;

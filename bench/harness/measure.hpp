@@ -1,18 +1,14 @@
 #pragma once
 
+#include "bench/harness/engine.hpp"
 #include "bench/harness/result.hpp"
 #include "bench/harness/verdict.hpp"
 #include "collectives/run.hpp"
-#include "core/cpu/arena.hpp"
-#include "core/cpu/backend.hpp"
-#include "core/cpu/gemm_probe.hpp"
-#include "core/cpu/kernels.hpp"
 #include "core/error.hpp"
 #include "core/transport.hpp"
 
 #include <functional>
-#include <map>
-#include <memory>
+#include <utility>
 #include <vector>
 
 namespace shardmark::bench {
@@ -20,7 +16,8 @@ namespace shardmark::bench {
 /// How configurations are measured. Equal on all ranks.
 struct RunnerOptions {
   int threads_per_rank{1};
-  int warmup{2};  ///< least untimed iterations; more until times settle, at most 10x
+  EngineOptions engine{};  ///< its threads_per_rank is set from the one above
+  int warmup{2};           ///< least untimed iterations; more until times settle, at most 10x
   int min_samples{10};
   double max_time_s{5.0};  ///< samples of one row stop here even if the interval is still wide
   CheckMode check{CheckMode::reduced};
@@ -49,9 +46,9 @@ struct Outcome {
 /// arguments (collective), ranks outside of a case wait or run a replica.
 class Runner {
  public:
-  /// `transport` must outlive the runner. Reserves address space; memory comes with the cases.
-  Runner(RunnerOptions options, Transport& transport);
-  ~Runner();
+  /// Both must outlive the runner; memory comes with the cases.
+  Runner(RunnerOptions options, Transport& transport, Engine& engine)
+      : options_{std::move(options)}, transport_{transport}, engine_{engine} {}
 
   /// Checks, warms up, samples, profiles one configuration that can run. A failed check becomes a
   /// row; PeerError, Interrupted and bugs are thrown.
@@ -64,15 +61,9 @@ class Runner {
 
  private:
   class Measurement;
-  /// Made on first use; null when the user gave the peak.
-  [[nodiscard]] GemmProbe* probe_of(DType dtype);
-
   RunnerOptions options_;
   Transport& transport_;
-  Arena arena_;
-  Arena probe_arena_;  ///< apart, so that a row's peak memory is its own
-  Kernels kernels_;
-  std::map<DType, std::unique_ptr<GemmProbe>> probes_;
+  Engine& engine_;
 };
 
 /// LayerConfig of `config` as rank `rank` of the world runs it; tp.size 0 when the rank idles.

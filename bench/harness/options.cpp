@@ -31,15 +31,17 @@ constexpr const char* examples =
 /// What only ranks that run can do.
 void check_prediction(const Options& options) {
   const RunnerOptions& runner = options.runner;
-  for (const auto& [given, name] : {std::pair{options.dry_run, "--dry-run"},
-                                    {!options.dump.empty(), "--dump"},
-                                    {options.ranks.has_value(), "--ranks"},
-                                    {options.transport.has_value(), "--transport"},
-                                    {runner.replicate, "--fill replicate"},
-                                    {!runner.fault.empty(), "--inject-fault"},
-                                    {runner.check == CheckMode::full, "--check full"},
-                                    {runner.threads_per_rank > 1, "--threads-per-rank"},
-                                    {runner.check_nan, "--check-nan"}})
+  for (const auto& [given, name] :
+       {std::pair{options.dry_run, "--dry-run"},
+        {!options.dump.empty(), "--dump"},
+        {options.ranks.has_value(), "--ranks"},
+        {options.transport.has_value() || runner.engine.path.has_value(), "--transport"},
+        {runner.engine.backend == BackendKind::cuda, "--backend cuda"},
+        {runner.replicate, "--fill replicate"},
+        {!runner.fault.empty(), "--inject-fault"},
+        {runner.check == CheckMode::full, "--check full"},
+        {runner.threads_per_rank > 1, "--threads-per-rank"},
+        {runner.check_nan, "--check-nan"}})
     if (given)
       throw InputError{
           message("--predict runs nothing that ", name, " could be for; leave out one of them")};
@@ -84,6 +86,9 @@ void check_contradictions(const Options& options) {
     if (algorithm == "auto" && options.runner.plans.table.rows().empty())
       throw InputError{message("--algorithm ", name_of(axis),
                                "=auto needs a table of measured choices; add --tuning FILE")};
+  if (options.runner.peak_tflops > 0 && options.runner.engine.peak != PeakKind::automatic)
+    throw InputError{"--peak-tflops is the peak, whatever --peak says; leave out one of them"};
+  check_engine_options(options.runner.engine);
   if (options.machine) check_prediction(options);
 }
 

@@ -3,6 +3,7 @@
 #include "bench/harness/command_line.hpp"
 #include "bench/harness/csv.hpp"
 #include "bench/harness/handlers.hpp"
+#include "bench/harness/options_engine.hpp"
 #include "core/adaptors.hpp"
 #include "core/error.hpp"
 #include "layers/presets.hpp"
@@ -13,15 +14,6 @@ namespace {
 /// The text that is for the program.
 std::string_view by_tool(Tool tool, std::string_view tp, std::string_view cp, std::string_view pp) {
   return tool == Tool::tp ? tp : tool == Tool::cp ? cp : pp;
-}
-
-/// Whether the backend of that name only records.
-bool records(std::string_view option, std::string_view name) {
-  if (name == "cuda")
-    throw InputError{message(option,
-                             " cuda: the programs of this version run on the CPU; what there "
-                             "is of a GPU backend is in core/cuda/README.md; auto and cpu work")};
-  return parse_choice<bool>(option, name, {{"auto", false}, {"cpu", false}, {"record", true}});
 }
 
 std::string list_models() {
@@ -71,11 +63,7 @@ void add_parallel_options(CommandLine& line, Options& options) {
 }
 
 void add_launch_options(CommandLine& line, Options& options) {
-  line.add("--transport",
-           {"NAME", "threads of one process, or mpi", "mpi under a launcher, otherwise threads",
-            "threads"},
-           set_choice<TransportKind>(options.transport, {{"threads", TransportKind::threads},
-                                                         {"mpi", TransportKind::mpi}}));
+  add_transport_options(line, options.runner.engine, options.transport);
   line.add(
       "--ranks",
       {"N", "ranks to start with --transport threads",
@@ -151,11 +139,12 @@ void add_measurement_options(CommandLine& line, Options& options) {
              runner.seed = parse_seed(option, text);
            });
   line.add("--peak-tflops",
-           {"X", "TFLOP/s of one rank that MFU is a share of", "measured matmul peak", "1.5"},
+           {"X", "TFLOP/s of one rank that MFU is a share of", "that of --peak", "1.5"},
            [&runner](std::string_view option, const std::string& text) {
              runner.peak_tflops = parse_number(option, text, 0);
              if (runner.peak_tflops == 0) throw InputError{message(option, ": must be above 0")};
            });
+  add_peak_option(line, runner.engine);
   line.add("--timeout",
            {"S", "seconds a rank waits for the others before it gives up",
             message(options.timeout_s), "30"},
@@ -193,6 +182,7 @@ void add_limit_options(CommandLine& line, VerdictThresholds& limits, bool has_st
 }
 
 void add_output_options(CommandLine& line, Options& options) {
+  add_engine_options(line, options.runner.engine, &options.dry_run);
   line.group("Output");
   line.add("--out",
            {"DIR",
@@ -206,11 +196,6 @@ void add_output_options(CommandLine& line, Options& options) {
       "--dry-run",
       {"", "operations, FLOPs, bytes and memory per rank of every row; executes nothing", "", ""},
       set_flag(options.dry_run));
-  line.add("--backend",
-           {"NAME", "auto (cpu so far), cpu, or record (as --dry-run)", "cpu", "record"},
-           [&options](std::string_view option, const std::string& text) {
-             options.dry_run = records(option, text) || options.dry_run;
-           });
   line.add("--dump",
            {"DIR",
             "instead of timing: run forward and backward once and write every tensor of "

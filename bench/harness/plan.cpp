@@ -58,7 +58,8 @@ MemoryEstimate estimate_memory(const Case& config, const RunnerOptions& options,
 }
 
 void skip_what_does_not_fit(std::vector<Case>& cases, const RunnerOptions& options,
-                            const std::vector<Endpoint>& endpoints, std::int64_t limit_bytes) {
+                            const std::vector<Endpoint>& endpoints, std::int64_t limit_bytes,
+                            std::string_view what) {
   const int world_size = static_cast<int>(endpoints.size());
   for (Case& config : cases) {
     if (!config.skip_reason.empty()) continue;
@@ -69,15 +70,16 @@ void skip_what_does_not_fit(std::vector<Case>& cases, const RunnerOptions& optio
     if (estimate.host_bytes <= limit_bytes) continue;
     constexpr double GB = 1e9;
     config.skip_reason = fmt::format(
-        "needs {:.2f} GB on one host ({} rank{} x {:.2f} GB{}), but {:.2f} GB are available; lower "
-        "batch, seq or hidden, or raise {} over more hosts",
-        static_cast<double>(estimate.host_bytes) / GB, sharing, sharing == 1 ? "" : "s",
+        "needs {:.2f} GB on one {} ({} rank{} x {:.2f} GB{}), but {:.2f} GB are available; lower "
+        "batch, seq or hidden, or raise {} over more {}s",
+        static_cast<double>(estimate.host_bytes) / GB, what, sharing, sharing == 1 ? "" : "s",
         static_cast<double>(estimate.per_rank_bytes) / GB,
         usable_check_mode(options.check, ranks) == CheckMode::full ? " with --check full" : "",
         static_cast<double>(limit_bytes) / GB,
         config.layer.parallel.context.is_split() ? "cp"
         : config.layer.parallel.pp.size > 1      ? "pp"
-                                                 : "tp");
+                                                 : "tp",
+        what);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace shardmark::bench {
@@ -20,9 +21,11 @@ struct MemoryEstimate {
 [[nodiscard]] MemoryEstimate estimate_memory(const Case& config, const RunnerOptions& options,
                                              int ranks_on_host);
 
-/// Gives cases that exceed `limit_bytes` on a host a skip_reason with the estimate.
+/// Gives cases that exceed `limit_bytes` on a host (or what else `what` says that ranks of one host
+/// name share) a skip_reason with the estimate.
 void skip_what_does_not_fit(std::vector<Case>& cases, const RunnerOptions& options,
-                            const std::vector<Endpoint>& endpoints, std::int64_t limit_bytes);
+                            const std::vector<Endpoint>& endpoints, std::int64_t limit_bytes,
+                            std::string_view what = "host");
 
 /// Whether the row of `config` is among `finished` (see row_key).
 [[nodiscard]] bool is_finished(const Case& config, const std::set<std::string>& finished,

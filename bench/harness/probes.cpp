@@ -28,13 +28,21 @@ double median_us(int count, const Run& run) {
 
 double PeakMeter::Rates::best() const { return std::max(median(plain), median(packed)); }
 
-PeakMeter::PeakMeter(GemmProbe* probe, double user_tflops, Transport& transport, int num_active)
-    : user_tflops_{user_tflops},
-      transport_{transport},
+PeakMeter::PeakMeter(Engine* engine, DType dtype, double user_tflops, Transport& transport,
+                     int num_active)
+    : transport_{transport},
       num_active_{num_active},
       waiting_{transport.rank() < num_active ? Transport::Waiting::active
-                                             : Transport::Waiting::idle},
-      probe_{probe} {}
+                                             : Transport::Waiting::idle} {
+  if (user_tflops > 0)
+    known_ = Peak{user_tflops, user_tflops, "user"};
+  else if (engine != nullptr)
+    known_ = engine->known_peak(dtype);
+  // Ranks outside of the case skip what the others skip.
+  const bool is_known = exchange_all(transport, known_.has_value(), waiting_).front();
+  if (is_known && !known_) known_.emplace();
+  probe_ = engine == nullptr || known_ ? nullptr : engine->gemm_probe(dtype);
+}
 
 void PeakMeter::run(Rates& rates) {
   rates.plain.push_back(probe_->run_tflops(GemmProbe::Layout::plain));
@@ -42,20 +50,20 @@ void PeakMeter::run(Rates& rates) {
 }
 
 void PeakMeter::probe() {
-  if (user_tflops_ > 0) return;
+  if (known_) return;
   transport_.barrier(waiting_);
   if (probe_ != nullptr) run(together_);
 }
 
 void PeakMeter::probe_alone() {
-  if (user_tflops_ > 0 || num_active_ == 1) return;
+  if (known_ || num_active_ == 1) return;
   transport_.barrier(waiting_);
   if (transport_.rank() == 0) run(alone_);
   transport_.barrier(transport_.rank() == 0 ? waiting_ : Transport::Waiting::idle);
 }
 
 Peak PeakMeter::result() {
-  if (user_tflops_ > 0) return {user_tflops_, user_tflops_, "user"};
+  if (known_) return *known_;
   const double mine = probe_ != nullptr ? together_.best() : 0;
   const std::vector<double> all = exchange_all(transport_, mine, waiting_);
   const double together =

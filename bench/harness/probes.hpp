@@ -1,20 +1,23 @@
 #pragma once
 
-#include "bench/harness/measure.hpp"
+#include "bench/harness/engine.hpp"
+#include "bench/harness/verdict.hpp"
 #include "core/cpu/gemm_probe.hpp"
+#include "core/rank.hpp"
 
+#include <optional>
 #include <vector>
 
 namespace shardmark::bench {
 
 /// Measures the GEMM peak between the samples of a row, since the machine's speed drifts: plain and
 /// packed 2048^3 products on all ranks of the case at once, and on rank 0 alone. The peak is the
-/// larger of the two medians. With --peak-tflops nothing is run. All functions are collective over
-/// the world.
+/// larger of the two medians. With --peak-tflops, and on a GPU, nothing is run. All functions are
+/// collective over the world.
 class PeakMeter {
  public:
-  /// `probe` is null where --peak-tflops is given and on ranks outside of the case.
-  PeakMeter(GemmProbe* probe, double user_tflops, Transport& transport, int num_active);
+  /// `engine` is null on ranks outside of the case; `user_tflops` is that of --peak-tflops, or 0.
+  PeakMeter(Engine* engine, DType dtype, double user_tflops, Transport& transport, int num_active);
   /// Every rank of the case at once.
   void probe();
   /// Rank 0 while the others wait.
@@ -29,11 +32,11 @@ class PeakMeter {
   };
   void run(Rates& rates);
 
-  double user_tflops_;
+  std::optional<Peak> known_;  ///< on all ranks or none
   Transport& transport_;
   int num_active_;
   Transport::Waiting waiting_;
-  GemmProbe* probe_;
+  GemmProbe* probe_{nullptr};
   Rates together_, alone_;
 };
 

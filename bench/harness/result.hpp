@@ -45,7 +45,7 @@ struct TimeSplit {
 struct Peak {
   double tflops{0};        ///< per rank, all ranks of the case at once
   double alone_tflops{0};  ///< one rank while the others wait
-  std::string source;      ///< measured_gemm, machine:NAME or user
+  std::string source;  ///< measured_gemm, machine:NAME, user, a data sheet, or why there is none
 };
 
 /// Time per kernel name on one rank in the profiled iteration.
@@ -103,6 +103,7 @@ struct Result {
   CheckMode check_mode{CheckMode::reduced};
   std::int64_t mem_peak_bytes{0}, mem_predicted_bytes{0};  ///< of the rank with the most
   bool oversubscribed{false};
+  std::string throttled_by;  ///< reasons of rank 0's GPU between the samples; empty: none
   std::string verdict, verdict_reason;
   std::vector<KernelSummary> kernels;
   std::vector<VolumeLine> volume;  ///< the lines of bytes_analytic

@@ -40,7 +40,8 @@ int world_of(const Case& config, const Options& options, const Transport& transp
 /// is written after everything else.
 Sinks make_sinks(const LayerBench& bench, const Options& options,
                  const std::vector<std::string>& command_line, const RunIdentity& identity,
-                 const Transport& transport, const Sweep& sweep) {
+                 const Transport& transport, const Sweep& sweep,
+                 const nlohmann::ordered_json& devices) {
   Sinks sinks;
   const std::string& folder = options.out;
   int largest_world = 1;
@@ -54,24 +55,42 @@ Sinks make_sinks(const LayerBench& bench, const Options& options,
     sinks.push_back(std::make_unique<ResultsCsv>(folder, identity, options.resume));
   }
   for (auto& sink : bench.show(options, transport, sweep)) sinks.push_back(std::move(sink));
-  if (!folder.empty())
-    sinks.push_back(
-        std::make_unique<RunJson>(folder, provenance(command_line, options, identity, transport),
-                                  options.resume, bench.summarize));
+  if (!folder.empty()) {
+    nlohmann::ordered_json origin = provenance(command_line, options, identity, transport);
+    if (!devices.is_null()) origin["devices"] = devices;
+    sinks.push_back(std::make_unique<RunJson>(folder, origin, options.resume, bench.summarize));
+  }
   return sinks;
 }
 
+/// Ranks by the memory that they share, and how much of it a case may take.
+struct MemoryLimit {
+  std::vector<Endpoint> places;
+  std::int64_t bytes{0};
+  std::string what{"host"};
+};
+/// Collective.
+MemoryLimit memory_limit(Transport& transport, const Engine* engine) {
+  if (engine == nullptr) return {};
+  const Engine::Memory mine = engine->memory();
+  const std::vector<std::string> names = transport.gather(mine.name, Transport::Waiting::idle);
+  MemoryLimit limit{transport.endpoints(), 0, engine->backend_name() == "cuda" ? "GPU" : "host"};
+  for (std::size_t rank = 0; rank < names.size(); ++rank) limit.places[rank].host = names[rank];
+  const double least = -transport.maximum(-static_cast<double>(mine.bytes));
+  limit.bytes = static_cast<std::int64_t>(usable_memory * least);
+  return limit;
+}
+
 /// Leaves out cases that are done already and marks those that do not fit; rank 0 decides.
-void settle(Sweep& sweep, const Options& options, const RunIdentity& identity,
-            Transport& transport) {
+void settle(Sweep& sweep, const Options& options, const RunIdentity& identity, Transport& transport,
+            const Engine* engine) {
   std::vector<Case>& cases = sweep.cases;
+  const MemoryLimit limit = memory_limit(transport, engine);
   // One line per case: "-" when it is done already, otherwise "+" and the skip_reason.
   std::string decisions;
   on_rank_0(transport, [&] {
-    if (!options.machine)
-      skip_what_does_not_fit(
-          cases, options.runner, transport.endpoints(),
-          static_cast<std::int64_t>(usable_memory * static_cast<double>(memory_total_bytes())));
+    if (engine != nullptr)
+      skip_what_does_not_fit(cases, options.runner, limit.places, limit.bytes, limit.what);
     std::set<std::string> finished;
     if (options.resume) {
       finished = finished_rows(options.out, options.tool);
@@ -168,15 +187,25 @@ void finish(Transport& transport, const Sinks& sinks, bool complete) {
   });
 }
 
-RunIdentity identity_of(const Options& options, const Transport& transport) {
+RunIdentity identity_of(const Options& options, const Engine* engine) {
   if (options.machine) return {make_run_id(), "record", "", options.tool, options.machine->name};
-  return {make_run_id(), "cpu", std::string{transport.name()}, options.tool};
+  return {make_run_id(), std::string{engine->backend_name()}, engine->transport_name(),
+          options.tool};
 }
 
 /// Ranks that wait give the core away when there are more of them than cores.
 void set_waiting(Transport& transport, const Options& options) {
   const bool yield = is_oversubscribed(transport, options.runner.threads_per_rank);
   transport.set_wait_policy({.yield = yield, .timeout_s = options.timeout_s});
+}
+
+/// Of each rank's device, for run.json; null without any.
+nlohmann::ordered_json gather_facts(Transport& transport, const Engine* engine) {
+  if (engine == nullptr || engine->facts().is_null()) return nullptr;
+  auto devices = nlohmann::ordered_json::array();
+  for (const std::string& facts : transport.gather(engine->facts().dump()))
+    devices.push_back(nlohmann::ordered_json::parse(facts));
+  return devices;
 }
 
 /// Every degree that the options name, whatever ranks there are.
@@ -202,12 +231,19 @@ LayerBench tensor_parallel_bench(const Options& options) {
   return {cases, show, [](std::span<const Result> results) { return summary_json(results); }};
 }
 
+std::unique_ptr<Engine> open_engine(const Options& options, Transport& transport) {
+  if (options.machine) return nullptr;
+  EngineOptions engine = options.runner.engine;
+  engine.threads_per_rank = options.runner.threads_per_rank;
+  return open_engine(engine, transport);
+}
+
 int run_dry(const Options& options, int world_size) {
   return dry_run(std::cout, options, expand_anywhere(options, world_size)) ? 0 : 1;
 }
 
 int run(const LayerBench& bench, const Options& options,
-        const std::vector<std::string>& command_line, Transport& transport) {
+        const std::vector<std::string>& command_line, Transport& transport, Engine* engine) {
   if (!options.runner.fault.empty()) check_fault(parse_fault(options.runner.fault), transport);
   if (options.machine && transport.size() > 1)
     throw InputError{message("--predict needs no ranks, but ", transport.size(),
@@ -215,20 +251,21 @@ int run(const LayerBench& bench, const Options& options,
   Sweep sweep = bench.expand(
       options.machine ? static_cast<int>(options.machine->ranks_per_node.value) : transport.size());
   set_waiting(transport, options);
-  const RunIdentity identity = identity_of(options, transport);
+  const RunIdentity identity = identity_of(options, engine);
+  const nlohmann::ordered_json devices = gather_facts(transport, engine);
   if (!options.out.empty())
     on_rank_0(transport, [&] {
       prepare_folder(options.out, options.resume,
                      {"run.json", "results.csv", "kernels.csv", "trace.json", "trace.json.gz"});
     });
-  settle(sweep, options, identity, transport);
+  settle(sweep, options, identity, transport, engine);
   Sinks sinks;
   if (options.dump.empty())
     on_rank_0(transport, [&] {
-      sinks = make_sinks(bench, options, command_line, identity, transport, sweep);
+      sinks = make_sinks(bench, options, command_line, identity, transport, sweep, devices);
     });
   std::optional<Runner> runner;
-  if (!options.machine) runner.emplace(options.runner, transport);
+  if (engine != nullptr) runner.emplace(options.runner, transport, *engine);
   if (!options.dump.empty()) {
     dump_all(options, sweep.cases, *runner, transport);
     return 0;

@@ -31,8 +31,12 @@ struct LayerBench {
 /// code, the same on all ranks: 0, 1 when a row failed, 2 when no row could run. Throws InputError
 /// before anything is measured, Error when results cannot be kept. `Interrupted` passes through
 /// after the finished rows are safe. Collective.
+/// `engine` is null for a prediction.
 [[nodiscard]] int run(const LayerBench& bench, const Options& options,
-                      const std::vector<std::string>& command_line, Transport& transport);
+                      const std::vector<std::string>& command_line, Transport& transport,
+                      Engine* engine);
+/// What the options ask to compute on; null for a prediction. Collective.
+[[nodiscard]] std::unique_ptr<Engine> open_engine(const Options& options, Transport& transport);
 
 /// shardmark-tp.
 [[nodiscard]] LayerBench tensor_parallel_bench(const Options& options);

@@ -18,22 +18,22 @@ std::unique_ptr<Backend> make_fault(const std::string& spec, Backend& inner, int
   return std::make_unique<FaultBackend>(inner, rank, parse_fault(spec));
 }
 
-Backend& outermost(Backend& cpu, const std::unique_ptr<Backend>& adaptor) {
-  return adaptor ? *adaptor : cpu;
+Backend& outermost(Backend& inner, const std::unique_ptr<Backend>& adaptor) {
+  return adaptor ? *adaptor : inner;
 }
 
 }  // namespace
 
 Session::Session(const Case& config, const LayerConfig& layer, const Mesh& mesh,
-                 const RunnerOptions& options, bool check_nan, Transport& transport, Arena& arena,
-                 Kernels& kernels)
+                 const RunnerOptions& options, bool check_nan, Transport& transport, Engine& engine)
     : phase_{config.phase},
-      cpu_{transport, arena, kernels},
-      fault_{make_fault(options.fault, cpu_, transport.rank())},
-      nan_check_{check_nan
-                     ? std::make_unique<NanCheckBackend>(outermost(cpu_, fault_), transport.rank())
-                     : nullptr},
-      planned_{outermost(outermost(cpu_, fault_), nan_check_), options.plans,
+      engine_{engine},
+      backend_{engine.make_backend(transport)},
+      fault_{make_fault(options.fault, *backend_, transport.rank())},
+      nan_check_{check_nan ? std::make_unique<NanCheckBackend>(outermost(*backend_, fault_),
+                                                               transport.rank())
+                           : nullptr},
+      planned_{outermost(outermost(*backend_, fault_), nan_check_), options.plans,
                host_numbers(transport.endpoints())},
       filter_{planned_, std::nullopt},
       rank_{std::make_unique<Rank>(transport.rank(), mesh, filter_)},
@@ -41,7 +41,7 @@ Session::Session(const Case& config, const LayerConfig& layer, const Mesh& mesh,
       nvtx_{make_nvtx_ranges()},
       fanout_{{&collector_, nvtx_.get()}} {
   initialize(*rank_, *program_, Values{Values::Kind::random, options.seed});
-  cpu_.set_kernel_sink(nvtx_.get());
+  backend_->set_kernel_sink(nvtx_.get());
   if (phase_ == Phase::backward) {
     program_->forward();
     rank_->synchronize();
@@ -62,15 +62,17 @@ ProfiledIteration Session::profile(Transport& transport) {
   collector_.clear();
   ops_.ops.clear();
   rank_->set_sink(&ops_);
-  cpu_.set_kernel_sink(&fanout_);
+  backend_->set_kernel_sink(&fanout_);
+  engine_.begin_profile();
   transport.barrier();
   ProfiledIteration result;
   result.begin_ns = now_ns();
   iterate(1);
-  const ExecutorTimes times = cpu_.times();
+  const ExecutorTimes times = backend_->times();
   transport.barrier();
   result.end_ns = now_ns();
-  cpu_.set_kernel_sink(nvtx_.get());
+  engine_.end_profile();
+  backend_->set_kernel_sink(nvtx_.get());
   rank_->set_sink(nullptr);
   result.closing_ns = result.end_ns - times.end_ns;
   result.idle_ns = times.idle_ns + (times.begin_ns - result.begin_ns) + result.closing_ns;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "bench/harness/engine.hpp"
 #include "bench/harness/measure.hpp"
 #include "collectives/run.hpp"
 #include "core/adaptors.hpp"
@@ -28,8 +29,7 @@ class Session {
  public:
   /// `check_nan` runs op by op and stops at the first NaN: not for timing.
   Session(const Case& config, const LayerConfig& layer, const Mesh& mesh,
-          const RunnerOptions& options, bool check_nan, Transport& transport, Arena& arena,
-          Kernels& kernels);
+          const RunnerOptions& options, bool check_nan, Transport& transport, Engine& engine);
 
   /// Runs `count` iterations back to back; nanoseconds from start to this rank's end.
   std::int64_t iterate(int count);
@@ -41,13 +41,15 @@ class Session {
 
   [[nodiscard]] Rank& rank() { return *rank_; }
   [[nodiscard]] const LayerProgram& program() const { return *program_; }
-  [[nodiscard]] double flops_executed() const { return cpu_.flops_executed(); }
+  [[nodiscard]] double flops_executed() const { return backend_->flops_executed(); }
+  [[nodiscard]] double bytes_started() const { return backend_->bytes_started(); }
   /// Bytes that the collectives so far send, those done by a plan as the plan says.
   [[nodiscard]] double bytes_planned() const { return planned_.bytes_sent(); }
 
  private:
   Phase phase_;
-  CpuBackend cpu_;
+  Engine& engine_;
+  std::unique_ptr<MeasuredBackend> backend_;
   std::unique_ptr<Backend> fault_, nan_check_;
   PlannedBackend planned_;
   FilterBackend filter_;

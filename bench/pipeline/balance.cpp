@@ -64,11 +64,8 @@ Times times_of(const RankTrace& trace) {
 /// Runs the probes of all cases; memory comes with them.
 class Prober {
  public:
-  Prober(Transport& transport, const RunnerOptions& options)
-      : transport_{transport},
-        options_{options},
-        arena_{memory_total_bytes()},
-        kernels_{options.threads_per_rank, arena_} {}
+  Prober(Transport& transport, const RunnerOptions& options, Engine& engine)
+      : transport_{transport}, options_{options}, engine_{engine} {}
 
   PartTimes measure(const Case& config) {
     const int tp = config.layer.parallel.tp.size;
@@ -101,10 +98,10 @@ class Prober {
     const int tp = config.layer.parallel.tp.size;
     const Case probe = probe_of(config, transport_.rank());
     const Recording recording = record_program(probe.layer, probe.phase, options_.threads_per_rank);
-    connect_all(transport_, recording.ops);
-    arena_.prefault(recording.tensor_bytes + recording.workspace_bytes);
+    engine_.connect_all(recording.ops);
+    engine_.prefault(recording.tensor_bytes + recording.workspace_bytes);
     const Mesh mesh{{.dp = transport_.size() / tp, .tp = tp}};
-    Session session{probe, probe.layer, mesh, options_, false, transport_, arena_, kernels_};
+    Session session{probe, probe.layer, mesh, options_, false, transport_, engine_};
     session.iterate(1);
     std::array<std::vector<double>, num_times> samples;
     for (int i = 0; i < num_samples; ++i) {
@@ -122,9 +119,9 @@ class Prober {
     const int tp = config.layer.parallel.tp.size, size = transport_.size() / tp;
     const int position = transport_.rank() / tp;
     const Group line{Axis::pp, transport_.rank() % tp, tp, size, position};
-    CpuBackend cpu{transport_, arena_, kernels_};
-    Rank rank{transport_.rank(), Mesh{{.pp = size, .tp = tp}}, cpu};
-    transport_.connect(line, Lane::pp_fwd_send);
+    const auto backend = engine_.make_backend(transport_);
+    Rank rank{transport_.rank(), Mesh{{.pp = size, .tp = tp}}, *backend};
+    engine_.connect(line, Lane::pp_fwd_send);
     const ModelShape& shape = config.layer.shape;
     const auto boundary = [&] {
       Buffer made =
@@ -148,8 +145,7 @@ class Prober {
 
   Transport& transport_;
   RunnerOptions options_;
-  Arena arena_;
-  Kernels kernels_;
+  Engine& engine_;
 };
 
 double mean_of(const std::vector<double>& values) {
@@ -210,10 +206,10 @@ std::string to_text(const PartTimes& times) {
                      part("head", times.head), times.message / 1e3);
 }
 
-MeasuredTimes measure_times(Transport& transport, const RunnerOptions& options,
-                            const Sweep& sweep) {
+MeasuredTimes measure_times(Transport& transport, const RunnerOptions& options, const Sweep& sweep,
+                            Engine& engine) {
   MeasuredTimes times;
-  Prober prober{transport, options};
+  Prober prober{transport, options, engine};
   for (const Case& config : sweep.cases) {
     if (!config.skip_reason.empty()) continue;
     const std::string key = cost_key(config);

@@ -35,7 +35,7 @@ using MeasuredTimes = std::map<std::string, PartTimes>;
 /// belongs to it. A message is the fastest of a few while all ranks send to the next: other load
 /// only adds to it. Collective over the world, equal on all ranks.
 [[nodiscard]] MeasuredTimes measure_times(Transport& transport, const RunnerOptions& options,
-                                          const Sweep& sweep);
+                                          const Sweep& sweep, Engine& engine);
 
 /// What balancing changes for one case, by measured costs.
 struct Rebalanced {

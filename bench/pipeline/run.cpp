@@ -56,12 +56,13 @@ int run(const Options& options, const std::vector<std::string>& command_line,
   const bench::Options& base = options.base;
   const bool yield = is_oversubscribed(transport, base.runner.threads_per_rank);
   transport.set_wait_policy({.yield = yield, .timeout_s = base.timeout_s});
+  const std::unique_ptr<Engine> engine = open_engine(base, transport);
   const int world_size =
       base.machine ? static_cast<int>(base.machine->ranks_per_node.value) : transport.size();
   Sweep sweep = expand(options, world_size, !base.machine);
   std::vector<Rebalanced> changes;
   if (needs_times(options)) {
-    const MeasuredTimes times = measure_times(transport, base.runner, sweep);
+    const MeasuredTimes times = measure_times(transport, base.runner, sweep, *engine);
     sweep = expand(options, transport.size(), true, times);
     if (options.print) {
       on_rank_0(transport,
@@ -84,7 +85,7 @@ int run(const Options& options, const std::vector<std::string>& command_line,
       summary["balance_measured"] = to_json(gains);
     return summary;
   };
-  return bench::run(bench, base, command_line, transport);
+  return bench::run(bench, base, command_line, transport, engine.get());
 }
 
 }  // namespace shardmark::bench::pp

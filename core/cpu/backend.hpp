@@ -37,7 +37,7 @@ class CpuBackend final : public MeasuredBackend, private TileHook {
   /// From now on a thread of this backend's own moves communication along while a compute op runs,
   /// which then runs in one piece. The sink is called on that thread as well, never on both at
   /// once. Pays where cores are to spare. Only on a transport that may change the thread.
-  void set_progress_thread(bool on);
+  void set_progress_thread(bool on) override;
 
  private:
   struct Queue {

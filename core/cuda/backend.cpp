@@ -138,7 +138,7 @@ void CudaBackend::execute(const OpRecord& record) {
                     name_of(record.lane), " waits for fence ", await->fence.id,
                     ", which no lane has signalled");
   transport_.activity().at(record);
-  if (sink_ != nullptr && !op_times_.has_begun()) op_times_.begin();
+  if (wants_times_ && !op_times_.has_begun()) op_times_.begin();
   Queue& queue = queues_[index_of(record.lane)];
   const bool is_next = queue.empty();
   if (is_next && !goes_through_host(record.op) && !must_wait(record)) {
@@ -161,7 +161,7 @@ KernelTimer* CudaBackend::timer() const {
 
 template <class Enqueue>
 void CudaBackend::timed(const OpRecord& record, const Enqueue& enqueue) {
-  KernelTimer* const timer = sink_ == nullptr ? nullptr : this->timer();
+  KernelTimer* const timer = wants_times_ ? this->timer() : nullptr;
   if (timer != nullptr) timer->before_op(record);
   enqueue();
   if (timer != nullptr) timer->after_op(record);
@@ -185,7 +185,7 @@ void CudaBackend::submit(const OpRecord& record) {
   if (sink_ == nullptr || kind == OpKind::ordering) {
     enqueue();
   } else {
-    const bool marks = timer() == nullptr;
+    const bool marks = wants_times_ && timer() == nullptr;
     sink_->on_begin(record);
     const Device::Mark from = marks ? device_.mark(record.lane, true) : 0;
     timed(record, enqueue);
@@ -205,7 +205,7 @@ void CudaBackend::leave(Queue& queue, Lane lane) {
   is_used_[index_of(lane)] = true;
   if (sink_ != nullptr) {
     sink_->on_begin(record);
-    queue.begin = device_.mark(lane, true);
+    if (wants_times_) queue.begin = device_.mark(lane, true);
   }
   queue.staged =
       options_.path == Path::staged ? staging_.stage(record.op, lane) : StagedOp{record.op, {}, {}};
@@ -223,8 +223,10 @@ void CudaBackend::arrive(Queue& queue, Lane lane) {
     for (const MemoryCopy& copy : queue.staged.to_device) device_.run(copy, lane);
   });
   if (sink_ != nullptr) {
-    if (timer() != nullptr) ops_by_marks_.insert(record.seq);
-    op_times_.add(record, OpKind::communication, queue.begin, device_.mark(lane, true));
+    if (wants_times_) {
+      if (timer() != nullptr) ops_by_marks_.insert(record.seq);
+      op_times_.add(record, OpKind::communication, queue.begin, device_.mark(lane, true));
+    }
     sink_->on_end(record);
   }
   bytes_started_ += bytes_sent_of(record.op);
@@ -312,7 +314,7 @@ void CudaBackend::synchronize() {
   try {
     run_held_ops();
     wait_for_streams();
-    if (sink_ != nullptr && op_times_.has_begun()) report_times();
+    if (wants_times_ && op_times_.has_begun()) report_times();
     device_.synchronize();
   } catch (...) {
     give_up();

@@ -46,7 +46,10 @@ class CudaBackend final : public MeasuredBackend {
   void read(const Tensor& from, void* to) override;
   [[nodiscard]] std::uint32_t first_fence() const override { return last_fence_ + 1; }
 
-  void set_kernel_sink(KernelSink* sink) override { sink_ = sink; }
+  void set_kernel_sink(KernelSink* sink) override {
+    sink_ = sink;
+    wants_times_ = sink != nullptr && sink->wants_times();
+  }
   /// From the first op after a `synchronize` to the end of the next.
   [[nodiscard]] const ExecutorTimes& times() const override { return times_; }
   [[nodiscard]] double flops_executed() const override { return flops_executed_; }
@@ -116,6 +119,7 @@ class CudaBackend final : public MeasuredBackend {
   Transport& transport_;
   Options options_;
   KernelSink* sink_{nullptr};
+  bool wants_times_{false};
   OpTimes op_times_;
   Staging staging_;
   std::array<Queue, num_lanes> queues_{};

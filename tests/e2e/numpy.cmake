@@ -6,6 +6,13 @@ if(SHARDMARK_PYTHON)
   execute_process(COMMAND ${SHARDMARK_PYTHON} -c "import numpy, pandas, matplotlib"
     RESULT_VARIABLE python_lacks ERROR_QUIET OUTPUT_QUIET)
 endif()
+find_program(SHARDMARK_BASH bash)
+if(SHARDMARK_PYTHON AND SHARDMARK_BASH)
+  add_test(NAME plot_says_what_is_missing
+    COMMAND ${SHARDMARK_BASH} ${CMAKE_CURRENT_SOURCE_DIR}/plot_missing_test.sh
+            ${PROJECT_SOURCE_DIR}/scripts ${SHARDMARK_PYTHON} ${CMAKE_CURRENT_BINARY_DIR}/plot_missing)
+  set_tests_properties(plot_says_what_is_missing PROPERTIES LABELS e2e TIMEOUT 60)
+endif()
 if(python_lacks)
   message(STATUS "no Python with NumPy, pandas and Matplotlib: dumps and plots are not tested")
   return()
