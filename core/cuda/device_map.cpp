@@ -216,4 +216,22 @@ RankPlace place_from(const std::string& text) {
   return place;
 }
 
+std::vector<DeviceChoice> agree_on_devices(Transport& transport, const RankPlace& mine, Path path,
+                                           int asked) {
+  std::vector<RankPlace> places;
+  for (const std::string& text : transport.gather(to_text(mine)))
+    places.push_back(place_from(text));
+  return choose_devices(places, path, asked);
+}
+
+void agree(Transport& transport, const std::string& missing) {
+  const std::vector<std::string> all = transport.gather(missing);
+  const auto first = std::ranges::find_if(all, [](const auto& text) { return !text.empty(); });
+  if (first == all.end()) return;
+  if (std::ranges::count(all, *first) == std::ssize(all)) throw InputError{*first};
+  const auto rank = static_cast<std::size_t>(first - all.begin());
+  throw InputError{
+      message("rank ", rank, " (host ", transport.endpoints()[rank].host, "): ", *first)};
+}
+
 }  // namespace shardmark::cuda

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which rank gets which GPU, from what all ranks know of themselves. Pure, so that launchers and
-// machines that are not here can be tested.
+// Which rank gets which GPU, from what all ranks know of themselves. The choice is a pure function,
+// so that launchers and machines that are not here can be tested.
 
 #include "core/cuda/rank_gpu.hpp"
 
@@ -45,5 +45,13 @@ struct DeviceChoice {
 /// Text for an exchange between ranks, and back.
 [[nodiscard]] std::string to_text(const RankPlace& place);
 [[nodiscard]] RankPlace place_from(const std::string& text);
+
+/// Collective over the transport's world: what every rank knows, and the same choice on all.
+[[nodiscard]] std::vector<DeviceChoice> agree_on_devices(Transport& transport,
+                                                         const RankPlace& mine, Path path,
+                                                         int asked);
+/// Collective, too: every rank throws the same InputError if a rank lacks something, naming the
+/// first such rank unless all lack the same. `missing` is empty on ranks that lack nothing.
+void agree(Transport& transport, const std::string& missing);
 
 }  // namespace shardmark::cuda

@@ -1,10 +1,12 @@
 #include "core/cuda/device_map.hpp"
 
 #include "core/cuda/mpi_support.hpp"
+#include "core/cuda/probe_shapes.hpp"
 #include "core/error.hpp"
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -210,6 +212,28 @@ TEST(MpiSupport, OnlyAnMpiThatSaysSoTakesDeviceAddresses) {
   EXPECT_THAT(why_no_mpi_cuda("threads", MpiAnswer::yes), HasSubstr("under mpirun"));
   for (const MpiAnswer answer : {MpiAnswer::no, MpiAnswer::silent})
     EXPECT_THAT(why_no_mpi_cuda("mpi", answer), HasSubstr("--transport staged"));
+}
+
+TEST(Probe, ShapesFitAndGrow) {
+  constexpr std::int64_t plenty = std::int64_t{1} << 40;
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    const auto all = probe_shapes(dtype, plenty);
+    EXPECT_GE(all.size(), 12U);
+    EXPECT_TRUE(std::ranges::is_sorted(all, {}, [](const auto& s) { return flops_of(s); }));
+  }
+  const auto bytes = [](const ProbeShape& s) { return (s.m * s.k + s.k * s.n + s.m * s.n) * 2; };
+  constexpr std::int64_t little = 100'000'000;
+  const auto few = probe_shapes(DType::bf16, little);
+  EXPECT_FALSE(few.empty());
+  for (const ProbeShape& shape : few) EXPECT_LE(bytes(shape), little);
+  EXPECT_TRUE(probe_shapes(DType::bf16, 1000).empty());
+  EXPECT_EQ(flops_of({2, 3, 5, false}), 60);
+}
+
+TEST(Probe, TheMedianIsNoMean) {
+  EXPECT_EQ(median_of({9, 1, 100}), 9);
+  EXPECT_EQ(median_of({4, 1}), 4);
+  EXPECT_THROW((void)median_of({}), Error);
 }
 
 }  // namespace
