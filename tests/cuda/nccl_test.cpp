@@ -346,6 +346,20 @@ TEST(Nccl, TheLibraryHereHasAllFunctions) {
   EXPECT_GE(facts.version, 21400);
 }
 
+/// Through the real functions, as far as they come without a GPU.
+TEST(Nccl, WithoutAGpuConnectingIsAnError) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) GTEST_SKIP() << "there is a GPU";
+  if (const NcclFacts facts = nccl_facts(); !facts.missing.empty()) GTEST_SKIP() << facts.missing;
+  const auto connect = [] {
+    run_threads(2, [](Transport& transport) {
+      transport.set_wait_policy({.yield = true, .timeout_s = 20});
+      open_nccl(transport)->connect(group_of(transport), Lane::tp);
+    });
+  };
+  EXPECT_THAT(connect, testing::ThrowsMessage<Error>(HasSubstr("of tp[0,1], lane tp: ")));
+}
+
 TEST(Nccl, VersionsAndSettingsAreText) {
   EXPECT_EQ(nccl_version_text(22809), "2.28.9");
   EXPECT_EQ(nccl_version_text(23001), "2.30.1");
