@@ -9,6 +9,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -159,43 +160,61 @@ TEST(Nccl, ABarrierMovesAByteOfTheCommunicator) {
   });
 }
 
-/// A sum, a ring and an all-to-all on two lanes, from the ops to the values.
+constexpr std::int64_t numel = 12;  ///< of whole tensors
+/// A member's tensors: operand and results.
+struct Memory {
+  Data x{DType::f32, numel}, sum{DType::f32, numel}, ring{DType::f32, numel};
+  Data blocks{DType::f32, numel}, all{DType::f32, numel}, largest{DType::f32, numel};
+  Data cast{DType::f32, numel};
+};
+
+void run_every_function(Fixture& rank, Memory& m) {
+  const Group group = group_of(rank.transport);
+  const int me = group.position, size = group.size;
+  m.x.fill([&](std::int64_t i) { return value_at(me, i); });
+  for (const Lane lane : {Lane::tp, Lane::cp}) rank.communicators->connect(group, lane);
+  rank.run(AllReduce{m.x.tensor(), group, Reduction::sum, m.sum.tensor()}, Lane::tp);
+  rank.run(SendRecv{m.x.tensor(), m.ring.tensor(), group, (me + 1) % size, (me + size - 1) % size},
+           Lane::cp);
+  rank.run(Barrier{group}, Lane::cp);
+  rank.run(AllToAll{m.x.tensor(), m.blocks.tensor(), group}, Lane::tp);
+  const Tensor part = m.all.block(me, numel / size);
+  rank.run(ReduceScatter{m.x.tensor(), part, group, Reduction::sum}, Lane::tp);
+  rank.run(AllGather{part, m.all.tensor(), group}, Lane::tp);
+  rank.run(Reduce{m.x.tensor(), m.largest.tensor(), group, 1, Reduction::max}, Lane::cp);
+  rank.run(Broadcast{m.x.tensor(), m.cast.tensor(), group, 1}, Lane::cp);
+}
+
+/// From the ops to the values, on two lanes.
 TEST(Nccl, CallsOfAllMembersGiveTheRightValues) {
   for (const int size : {2, 3}) {
-    constexpr std::int64_t n = 12;
-    struct Memory {
-      Data x{DType::f32, n}, sum{DType::f32, n}, ring{DType::f32, n}, blocks{DType::f32, n};
-    };
     std::vector<Memory> memory(static_cast<std::size_t>(size));
     FakeNccl world;
     run_ranks(
         size,
         [&](Fixture& rank) {
-          const Group group = group_of(rank.transport);
-          const int me = group.position;
-          Memory& mine = memory[static_cast<std::size_t>(me)];
-          mine.x.fill([&](std::int64_t i) { return value_at(me, i); });
-          rank.communicators->connect(group, Lane::tp);
-          rank.communicators->connect(group, Lane::cp);
-          rank.run(AllReduce{mine.x.tensor(), group, Reduction::sum, mine.sum.tensor()}, Lane::tp);
-          rank.run(SendRecv{mine.x.tensor(), mine.ring.tensor(), group, (me + 1) % size,
-                            (me + size - 1) % size},
-                   Lane::cp);
-          rank.run(Barrier{group}, Lane::cp);
-          rank.run(AllToAll{mine.x.tensor(), mine.blocks.tensor(), group}, Lane::tp);
+          run_every_function(rank, memory[static_cast<std::size_t>(rank.transport.rank())]);
           rank.transport.barrier();
-          if (me == 0) world.evaluate();
+          if (rank.transport.rank() == 0) world.evaluate();
           rank.transport.barrier();
         },
         &world);
     for (int me = 0; me < size; ++me)
-      for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t i = 0; i < numel; ++i) {
         const Memory& mine = memory[static_cast<std::size_t>(me)];
-        double sum = 0;
-        for (int member = 0; member < size; ++member) sum += value_at(member, i);
+        double sum = 0, largest = value_at(0, i);
+        for (int member = 0; member < size; ++member) {
+          sum += value_at(member, i);
+          largest = std::max(largest, value_at(member, i));
+        }
         EXPECT_EQ(mine.sum.get(i), sum);
+        EXPECT_EQ(mine.all.get(i), sum);
         EXPECT_EQ(mine.ring.get(i), value_at((me + size - 1) % size, i));
-        const std::int64_t count = n / size;
+        EXPECT_EQ(mine.cast.get(i), value_at(1, i));
+        if (me == 1) {
+          EXPECT_EQ(mine.largest.get(i), largest);
+        }
+        const std::int64_t count = numel / size;
         EXPECT_EQ(mine.blocks.get(i),
                   value_at(static_cast<int>(i / count), me * count + i % count));
       }
