@@ -22,6 +22,9 @@ class MeasuredBackend : public Backend {
   [[nodiscard]] virtual const ExecutorTimes& times() const = 0;
   /// FLOPs of the compute ops executed since construction: what was observed, not what was planned.
   [[nodiscard]] virtual double flops_executed() const = 0;
+  /// Bytes that the communication executed so far sends from this rank (bytes_sent_of), counted
+  /// call by call; differences count, since ranks of a transport may have started before.
+  [[nodiscard]] virtual double bytes_started() const = 0;
 };
 
 }  // namespace shardmark

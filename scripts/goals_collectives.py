@@ -67,45 +67,48 @@ def native(table, out):
 
 
 def auto(table, out, name, what):
-    """auto over the best of all, both as medians over the passes of the same table."""
-    passes = [folder for folder in (out / name, out / f"{name}-2", out / f"{name}-3")
-              if folder.is_dir()]
-    groups = collections.defaultdict(lambda: collections.defaultdict(list))
-    for folder in passes:
+    """Per point auto over the best of all in the same run, whose own first pass made the table; the
+    median of that ratio over the runs."""
+    runs = [folder for folder in (out / name, out / f"{name}-2", out / f"{name}-3")
+            if folder.is_dir()]
+    groups = collections.defaultdict(list)  # per point a dictionary of rows per run
+    for folder in runs:
+        by_point = collections.defaultdict(dict)
         for row in rows_of(folder):
-            key = (row["op_or_block"], int(row["size_bytes"]))
-            groups[key][row["algorithm"]].append(row)
+            by_point[row["op_or_block"], int(row["size_bytes"])][row["algorithm"]] = row
+        for point, by_algorithm in by_point.items():
+            if len(by_algorithm) > 1 and "auto" in by_algorithm:
+                groups[point].append(by_algorithm)
     points = []
-    for (collective, size), by_algorithm in groups.items():
-        mine = by_algorithm.pop("auto", None)
-        if mine is None or not by_algorithm:
-            continue
-        best = min(by_algorithm.values(), key=median_us)
-        ratio = median_us(mine) / median_us(best)
-        # Noise: of the medians, as the rows state it; what auto and the row of the very algorithm
-        # that it chose differ by; and by how much the passes disagree about the ratio.
-        by_pass = [time_us(a) / time_us(b) for a, b in zip(mine, best)]
-        noise = max([float(row["time_us_p50_ci_pct"]) / 100 for row in mine + best] +
-                    [abs(median_us(mine) / median_us(by_algorithm[mine[0]["chosen"]]) - 1),
-                     (max(by_pass) - min(by_pass)) / 2])
-        text = (f"{collective} {size_text(size)}, {mine[0]['chosen']} {ratio:.3g}x "
-                f"{best[0]['algorithm']} (by pass {', '.join(f'{r:.3g}' for r in by_pass)}), "
-                f"noise {100 * noise:.2g} %")
+    for (collective, size), by_run in groups.items():
+        compared = []  # per run: the ratio, what was compared, and the noise that the run states
+        for rows in by_run:
+            mine, same = rows["auto"], rows[rows["auto"]["chosen"]]
+            best = min((row for row in rows.values() if row is not mine), key=time_us)
+            noise = max([float(row["time_us_p50_ci_pct"]) / 100 for row in (mine, best)] +
+                        [abs(time_us(mine) / time_us(same) - 1)])
+            compared.append((time_us(mine) / time_us(best),
+                             f"{mine['chosen']} over {best['algorithm']}", noise))
+        ratios = [ratio for ratio, _, _ in compared]
+        ratio = statistics.median(ratios)
+        # How auto differs from the row of the very algorithm that it chose is noise, and so is by
+        # how much the runs disagree.
+        noise = max(statistics.median(noise for _, _, noise in compared),
+                    (max(ratios) - min(ratios)) / 2)
+        text = (f"{collective} {size_text(size)}, {ratio:.3g}x (by run " +
+                ", ".join(f"{r:.3g} {names}" for r, names, _ in compared) +
+                f"), noise {100 * noise:.2g} %")
         points.append((ratio / (1 + max(0.05, noise)), text))
     if not points:
         return
     over, text = max(points)
-    table.at_most(f"auto, {what}: over the best of native and all plans, medians of {len(passes)} "
-                  f"passes, in units of 1 + max(5 %, noise), worst of {len(points)} points: {text}",
-                  1, over, "x", f"{name}*/results.csv")
+    table.at_most(f"auto, {what}: over the best of native and all plans in the same run, median of "
+                  f"{len(runs)} runs, in units of 1 + max(5 %, noise), worst of {len(points)} points: "
+                  f"{text}", 1, over, "x", f"{name}*/results.csv")
 
 
 def time_us(row):
     return float(row["time_us_p50"])
-
-
-def median_us(rows):
-    return statistics.median(map(time_us, rows))
 
 
 def copies(table, out):

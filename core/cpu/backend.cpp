@@ -1,6 +1,7 @@
 #include "core/cpu/backend.hpp"
 
 #include "core/error.hpp"
+#include "core/op_error.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -15,11 +16,6 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-const std::string& path_of(const OpRecord& record) {
-  static const std::string none = "-";
-  return record.path == nullptr || record.path->empty() ? none : *record.path;
 }
 
 }  // namespace
@@ -126,25 +122,7 @@ auto CpuBackend::run_as(const OpRecord& record, const Action& action) {
   // What the progress thread does meanwhile is no sign that the kernel moves on.
   std::optional<Activity::Step> step;
   if (!computing_) step.emplace(transport_.activity(), record);
-  const auto text = [&](const Error& error) {
-    error_has_path_ = true;
-    return message(path_of(record), ": ", name_of(record.op), ": ", error.what());
-  };
-  try {
-    return action();
-  } catch (const TimeoutError& error) {
-    if (error_has_path_) throw;
-    throw TimeoutError{text(error), error.where()};
-  } catch (const PeerError& error) {
-    if (error_has_path_) throw;
-    throw PeerError{text(error), error.where()};
-  } catch (const InputError& error) {
-    if (error_has_path_) throw;
-    throw InputError{text(error), error.where()};
-  } catch (const Error& error) {
-    if (error_has_path_) throw;
-    throw Error{text(error), error.where()};
-  }
+  return run_as_part_of(record, error_has_path_, action);
 }
 
 void CpuBackend::start(Queue& queue, Lane lane) {

@@ -7,6 +7,7 @@
 #include "core/types.hpp"
 
 #include <cstdint>
+#include <string>
 
 namespace shardmark::cuda {
 
@@ -30,8 +31,28 @@ class Device {
   /// synchronize (from).
   virtual void copy_to_device(std::byte* to, const void* from, std::int64_t bytes, Lane stream) = 0;
   virtual void copy_to_host(void* to, const std::byte* from, std::int64_t bytes, Lane stream) = 0;
-  /// Waits for all streams; throws the first error of what ran on them.
+  /// Waits for all streams; throws the first error of what ran on them. Frees all marks.
   virtual void synchronize() = 0;
+
+  /// A place on a stream, until the next `synchronize`.
+  using Mark = std::int32_t;
+  /// Only `timed` marks know when they were reached.
+  virtual Mark mark(Lane stream, bool timed) = 0;
+  /// Whether all before it on its stream is complete. Never blocks; throws the first error of what
+  /// ran.
+  [[nodiscard]] virtual bool is_complete(Mark mark) = 0;
+  /// From one timed mark to another, both complete; nanoseconds, negative if the other was first.
+  [[nodiscard]] virtual std::int64_t ns_between(Mark from, Mark to) = 0;
+
+  /// Page-locked memory of the host, which copies of a stream may use (MemoryCopy in either
+  /// direction).
+  virtual std::byte* allocate_host(std::int64_t bytes) = 0;
+  virtual void free_host(std::byte* data) noexcept = 0;
+
+  /// What went wrong between GPUs, as far as is known by now; empty if nothing. Never blocks.
+  [[nodiscard]] virtual std::string find_communication_error() { return {}; }
+  /// Gives up communication in flight, so that streams come to an end.
+  virtual void abort_communication() noexcept {}
 };
 
 }  // namespace shardmark::cuda

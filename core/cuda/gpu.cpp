@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
+#include <vector>
 
 namespace shardmark::cuda {
 namespace {
@@ -17,11 +19,13 @@ constexpr int oldest_major = 8;  // sm_80
 /// Streams, events and memory of one GPU.
 class Gpu final : public Device {
  public:
-  explicit Gpu(int index) : index_{selected(index)} {
+  Gpu(int index, const GpuSetup& setup)
+      : index_{selected(index)}, communicators_{setup.communicators} {
     int lowest = 0, highest = 0;
     SHARDMARK_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
     for (std::size_t i = 0; i < num_lanes; ++i) {
-      const int priority = static_cast<Lane>(i) == Lane::compute ? lowest : highest;
+      const bool is_low = static_cast<Lane>(i) == Lane::compute && !setup.high_priority;
+      const int priority = is_low ? lowest : highest;
       SHARDMARK_CUDA(cudaStreamCreateWithPriority(&streams_[i], cudaStreamNonBlocking, priority));
     }
     // Memory that is given back stays in the pool: nothing is asked of the driver twice.
@@ -38,6 +42,8 @@ class Gpu final : public Device {
     events_.complete_all();
     for (const cudaEvent_t event : events_.events())
       SHARDMARK_CUDA_NOEXCEPT(cudaEventDestroy(event));
+    for (const Marks& marks : marks_)
+      for (const cudaEvent_t event : marks.events) SHARDMARK_CUDA_NOEXCEPT(cudaEventDestroy(event));
   }
 
   std::byte* allocate(std::int64_t bytes, Lane stream) override {
@@ -63,6 +69,39 @@ class Gpu final : public Device {
   void synchronize() override {
     for (const cudaStream_t stream : streams_) SHARDMARK_CUDA(cudaStreamSynchronize(stream));
     events_.complete_all();
+    for (Marks& marks : marks_) marks.num_used = 0;
+  }
+
+  Mark mark(Lane stream, bool timed) override {
+    Marks& marks = marks_[timed ? 1 : 0];
+    if (marks.num_used == marks.events.size())
+      marks.events.push_back(make_event(timed ? cudaEventDefault : cudaEventDisableTiming));
+    SHARDMARK_CUDA(cudaEventRecord(marks.events[marks.num_used], of(stream)));
+    return static_cast<Mark>(2 * marks.num_used++) + (timed ? 1 : 0);
+  }
+  bool is_complete(Mark mark) override {
+    const cudaError_t code = cudaEventQuery(event_of(mark));
+    if (code == cudaErrorNotReady) return false;
+    SHARDMARK_CUDA(code);
+    return true;
+  }
+  std::int64_t ns_between(Mark from, Mark to) override {
+    float milliseconds = 0;
+    SHARDMARK_CUDA(cudaEventElapsedTime(&milliseconds, event_of(from), event_of(to)));
+    return std::llround(static_cast<double>(milliseconds) * 1e6);
+  }
+  std::byte* allocate_host(std::int64_t bytes) override {
+    void* data = nullptr;
+    SHARDMARK_CUDA(
+        cudaMallocHost(&data, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1))));
+    return static_cast<std::byte*>(data);
+  }
+  void free_host(std::byte* data) noexcept override { SHARDMARK_CUDA_NOEXCEPT(cudaFreeHost(data)); }
+  std::string find_communication_error() override {
+    return communicators_ == nullptr ? std::string{} : communicators_->find_error();
+  }
+  void abort_communication() noexcept override {
+    if (communicators_ != nullptr) communicators_->abort();
   }
 
  private:
@@ -83,12 +122,13 @@ class Gpu final : public Device {
   }
   void run_one(const MemoryCopy& call, Lane stream) {
     const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(count); };
+    // The addresses say on which side each is.
     if (call.num_rows == 1)
-      copy(call.to, call.from, call.row_bytes, cudaMemcpyDeviceToDevice, stream);
+      copy(call.to, call.from, call.row_bytes, cudaMemcpyDefault, stream);
     else
       SHARDMARK_CUDA(cudaMemcpy2DAsync(call.to, bytes(call.to_pitch_bytes), call.from,
                                        bytes(call.from_pitch_bytes), bytes(call.row_bytes),
-                                       bytes(call.num_rows), cudaMemcpyDeviceToDevice, of(stream)));
+                                       bytes(call.num_rows), cudaMemcpyDefault, of(stream)));
   }
   void run_one(const MemoryClear& call, Lane stream) {
     SHARDMARK_CUDA(cudaMemset2DAsync(call.to, static_cast<std::size_t>(call.pitch_bytes), 0,
@@ -97,26 +137,39 @@ class Gpu final : public Device {
   }
   void run_one(const KernelCall& call, Lane stream) { start(call.kernel, call.launch, of(stream)); }
   void run_one(const EventRecord& call, Lane stream) {
-    SHARDMARK_CUDA(cudaEventRecord(events_.record(call.fence, make_event), of(stream)));
+    SHARDMARK_CUDA(cudaEventRecord(
+        events_.record(call.fence, [] { return make_event(cudaEventDisableTiming); }), of(stream)));
   }
   void run_one(const EventWait& call, Lane stream) {
     if (const cudaEvent_t* event = events_.find(call.fence); event != nullptr)
       SHARDMARK_CUDA(cudaStreamWaitEvent(of(stream), *event, 0));
   }
-  void run_one(const NcclGroup&, Lane) {
-    throw Error{"communication between GPUs: this version has no NCCL transport"};
+  void run_one(const NcclGroup& call, Lane stream) {
+    if (communicators_ == nullptr)
+      throw Error{"communication between GPUs by NCCL on a GPU that was opened without it"};
+    communicators_->run(call, stream, of(stream));
   }
   void run_one(const FusedAttention&, Lane) {
     throw Error{"attention on a GPU: this version makes no cuDNN graphs"};
   }
 
-  static cudaEvent_t make_event() {
+  static cudaEvent_t make_event(unsigned flags) {
     cudaEvent_t event = nullptr;
-    SHARDMARK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    SHARDMARK_CUDA(cudaEventCreateWithFlags(&event, flags));
     return event;
+  }
+  /// Events for marks, those in use first.
+  struct Marks {
+    std::vector<cudaEvent_t> events;
+    std::size_t num_used{0};
+  };
+  [[nodiscard]] cudaEvent_t event_of(Mark mark) const {
+    return marks_[static_cast<std::size_t>(mark % 2)].events[static_cast<std::size_t>(mark / 2)];
   }
 
   int index_;
+  Communicators* communicators_;
+  std::array<Marks, 2> marks_{};  ///< [timed]
   std::array<cudaStream_t, num_lanes> streams_{};
   EventTable<cudaEvent_t> events_;
   std::array<std::byte*, num_lanes> matmul_workspaces_{};
@@ -144,9 +197,9 @@ std::string why_no_gpu(int index) {
   return {};
 }
 
-std::unique_ptr<Device> open_gpu(int index) {
+std::unique_ptr<Device> open_gpu(int index, const GpuSetup& setup) {
   if (const std::string why = why_no_gpu(index); !why.empty()) throw InputError{why};
-  return std::make_unique<Gpu>(index);
+  return std::make_unique<Gpu>(index, setup);
 }
 
 }  // namespace shardmark::cuda

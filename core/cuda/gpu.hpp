@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/cuda/communicators.hpp"
 #include "core/cuda/device.hpp"
 
 #include <memory>
@@ -11,10 +12,15 @@ namespace shardmark::cuda {
 /// build has code for. Empty if none is.
 [[nodiscard]] std::string why_no_gpu(int index = 0);
 
-/// GPU `index` of this process through the CUDA runtime and cuBLASLt. Streams of lanes other than
-/// compute have high priority, so that communication is not held up by long kernels. Throws
-/// InputError with why_no_gpu. Its `run` throws Error for NcclGroup and FusedAttention, which this
-/// version does not do.
-[[nodiscard]] std::unique_ptr<Device> open_gpu(int index = 0);
+struct GpuSetup {
+  /// Of the compute lane's stream. Those of the others always have high priority, so that
+  /// communication is not held up by long kernels.
+  bool high_priority{false};
+  Communicators* communicators{nullptr};  ///< for NcclGroup; null: there is none
+};
+/// GPU `index` of this process through the CUDA runtime and cuBLASLt; `setup.communicators` must
+/// outlive it. Throws InputError with why_no_gpu. Its `run` throws Error for FusedAttention, which
+/// this version does not do.
+[[nodiscard]] std::unique_ptr<Device> open_gpu(int index = 0, const GpuSetup& setup = {});
 
 }  // namespace shardmark::cuda

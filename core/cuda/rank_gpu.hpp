@@ -4,6 +4,7 @@
 // opening one says what is missing (absent.cpp).
 
 #include "core/cuda/kernel_timer.hpp"
+#include "core/cuda/path.hpp"
 #include "core/measured_backend.hpp"
 #include "core/transport.hpp"
 
@@ -14,13 +15,6 @@
 #include <vector>
 
 namespace shardmark::cuda {
-
-/// How bytes get from one rank's GPU to another's.
-enum class Path : std::uint8_t {
-  nccl,      ///< NCCL on the ranks' GPUs
-  staged,    ///< through host memory and the ranks' own transport; any number of ranks on one GPU
-  mpi_cuda,  ///< by an MPI that takes device addresses
-};
 
 struct RankGpuOptions {
   Path path{Path::nccl};

@@ -1,5 +1,6 @@
 #include "core/cuda/backend.hpp"
 
+#include "core/cpu/transport_threads.hpp"
 #include "core/cuda/event_table.hpp"
 #include "core/error.hpp"
 #include "core/functions.hpp"
@@ -16,6 +17,15 @@ namespace shardmark::cuda {
 namespace {
 
 using testing::HasSubstr;
+
+/// A rank that is alone in its world, on a device that runs streams in an order that the seed
+/// picks.
+struct Alone {
+  explicit Alone(unsigned seed) : device{seed} {}
+  FakeDevice device;
+  ThreadWorld world{1};
+  ThreadTransport transport{world, 0};
+};
 
 /// A program over three lanes: products on compute, copies aside, sums of both, buffers that come
 /// and go. Whole numbers, so that every right order gives the same bits.
@@ -69,8 +79,8 @@ std::vector<float> expected() {
   return Program{reference}.run(true);
 }
 std::vector<float> result_of(unsigned seed, bool ordered) {
-  FakeDevice device{seed};
-  CudaBackend backend{device};
+  Alone alone{seed};
+  CudaBackend backend{alone.device, alone.transport, {}};
   return Program{backend}.run(ordered);
 }
 
@@ -90,8 +100,8 @@ TEST(CudaBackend, WithoutFencesSomeOrderIsWrong) {
 template <class Body>
 void in_many_orders(const Body& body) {
   for (unsigned seed = 0; seed < 40; ++seed) {
-    FakeDevice device{seed};
-    CudaBackend backend{device};
+    Alone alone{seed};
+    CudaBackend backend{alone.device, alone.transport, {}};
     Rank rank{0, Mesh{{}}, backend};
     body(rank);
     if (::testing::Test::HasFailure()) return;
@@ -124,18 +134,18 @@ TEST(CudaBackend, MemoryIsGivenBackOnlyAfterAllLanes) {
 }
 
 TEST(CudaBackend, MemoryIsGivenBack) {
-  FakeDevice device{3};
+  Alone alone{3};
   {
-    CudaBackend backend{device};
+    CudaBackend backend{alone.device, alone.transport, {}};
     (void)Program{backend}.run(true);
-    EXPECT_GT(device.num_allocated, 0) << "a table of angles stays";
+    EXPECT_GT(alone.device.num_allocated, 0) << "a table of angles stays";
   }
-  EXPECT_EQ(device.num_allocated, 0);
+  EXPECT_EQ(alone.device.num_allocated, 0);
 }
 
 TEST(CudaBackend, AnOpThatNothingDoesIsAnInputErrorWithItsPath) {
-  FakeDevice device{1};
-  CudaBackend backend{device};
+  Alone alone{1};
+  CudaBackend backend{alone.device, alone.transport, {}};
   Rank rank{0, Mesh{{}}, backend};
   const AttentionShape shape{.batch = 1, .seq = 4, .heads = 1, .kv_heads = 1, .head_dim = 8};
   const Buffer x = rank.allocate({4, 8}, DType::f32, Category::activation);
@@ -151,8 +161,8 @@ TEST(CudaBackend, AnOpThatNothingDoesIsAnInputErrorWithItsPath) {
 }
 
 TEST(CudaBackend, AWaitForAFenceThatNobodySignalledIsAnErrorWithItsPath) {
-  FakeDevice device{1};
-  CudaBackend backend{device};
+  Alone alone{1};
+  CudaBackend backend{alone.device, alone.transport, {}};
   Rank rank{0, Mesh{{}}, backend};
   const auto scope = rank.scope("block0");
   try {
@@ -184,8 +194,8 @@ TEST(EventTable, AnEventStandsForOneFenceUntilAllIsComplete) {
 }
 
 TEST(CudaBackend, ANewRankCountsFencesOn) {
-  FakeDevice device{1};
-  CudaBackend backend{device};
+  Alone alone{1};
+  CudaBackend backend{alone.device, alone.transport, {}};
   std::uint32_t last = 0;
   {
     Rank rank{0, Mesh{{}}, backend};

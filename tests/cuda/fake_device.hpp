@@ -9,12 +9,14 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace shardmark::cuda {
@@ -62,29 +64,81 @@ class FakeDevice final : public Device {
     enqueue(stream, [to, from, bytes] { std::memcpy(to, from, static_cast<std::size_t>(bytes)); });
   }
   void synchronize() override {
-    for (;;) {
-      std::vector<std::size_t> ready;
-      std::size_t num_left = 0;
-      for (std::size_t i = 0; i < num_lanes; ++i) {
-        num_left += streams_[i].size();
-        if (!streams_[i].empty() && streams_[i].front().may_run()) ready.push_back(i);
-      }
-      if (ready.empty()) {
-        EXPECT_EQ(num_left, 0U) << "streams wait for each other";
-        return;
-      }
-      // Runs of one stream as well as changes: a bit decides.
-      auto& stream = streams_[ready[generator_() % ready.size()]];
-      do {
-        stream.front().action();
-        stream.pop_front();
-      } while (!stream.empty() && stream.front().may_run() && generator_() % 2 == 0);
+    while (run_some()) {
     }
+    std::size_t num_left = 0;
+    for (const auto& stream : streams_) num_left += stream.size();
+    EXPECT_EQ(num_left, 0U) << "streams wait for each other";
+    marks_.clear();
   }
 
-  int num_allocated{0};  ///< blocks not given back
+  Mark mark(Lane stream, bool timed) override {
+    ++(timed ? num_timed_marks : num_marks);
+    auto reached = std::make_shared<Reached>();
+    reached->timed = timed;
+    marks_.push_back(reached);
+    enqueue(stream, [reached] {
+      reached->is_complete = true;
+      reached->at = std::chrono::steady_clock::now();
+    });
+    return static_cast<Mark>(marks_.size() - 1);
+  }
+  /// Every look lets something run; some come too early all the same.
+  bool is_complete(Mark mark) override {
+    if (generator_() % 4 != 0) (void)run_some();
+    return marks_.at(static_cast<std::size_t>(mark))->is_complete;
+  }
+  std::int64_t ns_between(Mark from, Mark to) override {
+    const Reached& first = *marks_.at(static_cast<std::size_t>(from));
+    const Reached& second = *marks_.at(static_cast<std::size_t>(to));
+    EXPECT_TRUE(first.timed && first.is_complete && second.timed && second.is_complete);
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(second.at - first.at).count();
+  }
+  std::byte* allocate_host(std::int64_t bytes) override {
+    ++num_host_blocks;
+    auto* const data = new std::byte[static_cast<std::size_t>(bytes)];
+    spoil(data, bytes);
+    return data;
+  }
+  void free_host(std::byte* data) noexcept override {
+    --num_host_blocks;
+    delete[] data;
+  }
+  std::string find_communication_error() override { return communication_error; }
+  void abort_communication() noexcept override {
+    ++num_aborts;
+    is_stopped_ = false;
+  }
+
+  /// Nothing runs any more until communication is given up.
+  void stop() { is_stopped_ = true; }
+
+  int num_allocated{0};    ///< blocks not given back
+  int num_host_blocks{0};  ///< the same, on the host
+  int num_marks{0}, num_timed_marks{0};
+  int num_aborts{0};
+  std::string communication_error;
 
  private:
+  struct Reached {
+    bool timed{false}, is_complete{false};
+    std::chrono::steady_clock::time_point at{};
+  };
+  /// Runs a stream that may run for a while, any of them. False if none may.
+  bool run_some() {
+    if (is_stopped_) return false;
+    std::vector<std::size_t> ready;
+    for (std::size_t i = 0; i < num_lanes; ++i)
+      if (!streams_[i].empty() && streams_[i].front().may_run()) ready.push_back(i);
+    if (ready.empty()) return false;
+    // Runs of one stream as well as changes: a bit decides.
+    auto& stream = streams_[ready[generator_() % ready.size()]];
+    do {
+      stream.front().action();
+      stream.pop_front();
+    } while (!stream.empty() && stream.front().may_run() && generator_() % 2 == 0);
+    return true;
+  }
   struct Block {
     std::vector<std::byte> memory;
     std::int64_t bytes{0};
@@ -102,9 +156,11 @@ class FakeDevice final : public Device {
   }
 
   std::mt19937 generator_;
+  bool is_stopped_{false};
   std::array<std::deque<Task>, num_lanes> streams_;
   std::map<std::uint32_t, std::shared_ptr<bool>> events_;
   std::map<std::byte*, std::unique_ptr<Block>> blocks_;
+  std::vector<std::shared_ptr<Reached>> marks_;
 };
 
 }  // namespace shardmark::cuda

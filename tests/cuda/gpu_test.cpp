@@ -1,5 +1,6 @@
 #include "core/cuda/gpu.hpp"
 
+#include "core/cpu/transport_threads.hpp"
 #include "core/cuda/backend.hpp"
 #include "core/cuda/check.cuh"
 #include "core/cuda/kernels/launch.hpp"
@@ -41,7 +42,9 @@ TEST(Gpu, OneThatIsNotThereIsNamed) {
 TEST(Gpu, AProgramGivesTheRightNumbers) {
   if (!why_no_gpu().empty()) GTEST_SKIP() << why_no_gpu();
   const auto device = open_gpu();
-  CudaBackend backend{*device};
+  ThreadWorld world{1};
+  ThreadTransport transport{world, 0};
+  CudaBackend backend{*device, transport, {}};
   Rank rank{0, Mesh{{}}, backend};
   constexpr std::int64_t n = 64;
   const auto make = [&] { return rank.allocate({n, n}, DType::f32, Category::activation); };

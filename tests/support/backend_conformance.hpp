@@ -1,6 +1,6 @@
 #pragma once
 
-// Rank and CpuBackend on top of a transport: submission, lanes, fences. Run like the checks of
+// Rank and a backend on top of a transport: submission, lanes, fences. Run like the checks of
 // transport_conformance.hpp, on threads and on MPI.
 
 #include "core/cpu/backend.hpp"
@@ -10,12 +10,23 @@
 
 namespace shardmark::conformance {
 
-/// Everything a rank of a tp-only mesh needs.
-struct CpuRank {
-  explicit CpuRank(Transport& its_transport)
+/// The executor on the CPU with what it needs.
+struct CpuDevice {
+  explicit CpuDevice(Transport& transport) : backend{transport, arena, kernels} {}
+  Arena arena{std::int64_t{64} << 20};
+  Kernels kernels{1, arena};
+  CpuBackend backend;
+};
+
+/// Everything a rank of a tp-only mesh needs. A Device is made from a transport and has a
+/// `backend`.
+template <class Device>
+struct RankOn {
+  explicit RankOn(Transport& its_transport)
       : transport{its_transport},
         mesh{{.tp = transport.size()}},
         tp{mesh.group(transport.rank(), Axis::tp)},
+        device{transport},
         rank{transport.rank(), mesh, backend} {
     transport.connect(tp, Lane::tp);
     transport.connect(tp, Lane::cp);
@@ -37,14 +48,15 @@ struct CpuRank {
   Transport& transport;
   Mesh mesh;
   Group tp;
-  Arena arena{std::int64_t{64} << 20};
-  Kernels kernels{1, arena};
-  CpuBackend backend{transport, arena, kernels};
+  Device device;
+  decltype(Device::backend)& backend{device.backend};
   Rank rank;
 };
+using CpuRank = RankOn<CpuDevice>;
 
-inline void submitted_reductions_are_exact(Transport& transport) {
-  CpuRank cpu{transport};
+template <class OneRank>
+void submitted_reductions_are_exact(Transport& transport) {
+  OneRank cpu{transport};
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Buffer x = cpu.integers({10, 33}, dtype, transport.rank());
     all_reduce(cpu.rank, x.tensor(), cpu.tp, Lane::tp);
@@ -57,8 +69,9 @@ inline void submitted_reductions_are_exact(Transport& transport) {
 }
 
 /// compute -> tp -> compute, chained by fences only, many times.
-inline void fences_order_lanes(Transport& transport) {
-  CpuRank cpu{transport};
+template <class OneRank>
+void fences_order_lanes(Transport& transport) {
+  OneRank cpu{transport};
   Rank& rank = cpu.rank;
   const Buffer x = rank.allocate({64, 64}, DType::f32, Category::activation);
   fill(rank, x.tensor(), 1.0F);
@@ -75,9 +88,11 @@ inline void fences_order_lanes(Transport& transport) {
 }
 
 /// Row blocks: the reduction of block i runs while block i + 1 is multiplied.
-inline void overlap_blocks(Transport& transport, bool progress_thread) {
-  CpuRank cpu{transport};
-  cpu.backend.set_progress_thread(progress_thread);
+template <class OneRank>
+void overlap_blocks(Transport& transport, bool progress_thread) {
+  OneRank cpu{transport};
+  if constexpr (requires { cpu.backend.set_progress_thread(progress_thread); })
+    cpu.backend.set_progress_thread(progress_thread);
   Rank& rank = cpu.rank;
   constexpr std::int64_t rows = 256;
   constexpr std::int64_t cols = 128;
@@ -102,16 +117,19 @@ inline void overlap_blocks(Transport& transport, bool progress_thread) {
              [&](std::int64_t i) { return static_cast<double>(expected[i]); });
 }
 
-inline void overlapped_blocks_equal_one_piece(Transport& transport) {
-  overlap_blocks(transport, false);
+template <class OneRank>
+void overlapped_blocks_equal_one_piece(Transport& transport) {
+  overlap_blocks<OneRank>(transport, false);
 }
-inline void a_progress_thread_changes_no_result(Transport& transport) {
-  if (transport.may_change_thread()) overlap_blocks(transport, true);
+template <class OneRank>
+void a_progress_thread_changes_no_result(Transport& transport) {
+  if (transport.may_change_thread()) overlap_blocks<OneRank>(transport, true);
 }
 
 /// A pipeline with `chunks` stages on each rank, in the order of 1F1B or, with several, all
 /// forwards first. Stage s adds s + 1 to what comes forward and to what comes back; the last one
 /// sends back what has arrived. Only fences order the lanes.
+template <class OneRank>
 class Pipeline {
  public:
   Pipeline(Transport& transport, int chunks)
@@ -193,28 +211,37 @@ class Pipeline {
     send_recv(cpu_.rank, tensor, neighbour(distance), {}, -1, cpu_.tp, lane);
   }
 
-  CpuRank cpu_;
+  OneRank cpu_;
   int chunks_, num_micro_;
   std::vector<Buffer> x_, y_, dy_, dx_;  ///< [chunk * num_micro + micro]
   std::vector<Buffer> biases_;           ///< by chunk
 };
 
-inline void run_pipeline(Transport& transport, int chunks) {
+template <class OneRank>
+void run_pipeline(Transport& transport, int chunks) {
   if (transport.size() == 1) return;
-  Pipeline pipeline{transport, chunks};
+  Pipeline<OneRank> pipeline{transport, chunks};
   pipeline.run();
   pipeline.check();
 }
-inline void stages_pass_micro_batches_on(Transport& transport) { run_pipeline(transport, 1); }
-inline void chunks_pass_micro_batches_round(Transport& transport) { run_pipeline(transport, 2); }
+template <class OneRank>
+void stages_pass_micro_batches_on(Transport& transport) {
+  run_pipeline<OneRank>(transport, 1);
+}
+template <class OneRank>
+void chunks_pass_micro_batches_round(Transport& transport) {
+  run_pipeline<OneRank>(transport, 2);
+}
 
-inline constexpr Check backend_checks[] = {
-    {"submitted_reductions_are_exact", submitted_reductions_are_exact},
-    {"fences_order_lanes", fences_order_lanes},
-    {"overlapped_blocks_equal_one_piece", overlapped_blocks_equal_one_piece},
-    {"a_progress_thread_changes_no_result", a_progress_thread_changes_no_result},
-    {"stages_pass_micro_batches_on", stages_pass_micro_batches_on},
-    {"chunks_pass_micro_batches_round", chunks_pass_micro_batches_round},
+template <class OneRank>
+inline constexpr Check backend_checks_of[] = {
+    {"submitted_reductions_are_exact", submitted_reductions_are_exact<OneRank>},
+    {"fences_order_lanes", fences_order_lanes<OneRank>},
+    {"overlapped_blocks_equal_one_piece", overlapped_blocks_equal_one_piece<OneRank>},
+    {"a_progress_thread_changes_no_result", a_progress_thread_changes_no_result<OneRank>},
+    {"stages_pass_micro_batches_on", stages_pass_micro_batches_on<OneRank>},
+    {"chunks_pass_micro_batches_round", chunks_pass_micro_batches_round<OneRank>},
 };
+inline constexpr std::span<const Check> backend_checks{backend_checks_of<CpuRank>};
 
 }  // namespace shardmark::conformance

@@ -34,7 +34,8 @@ struct MatmulCall {
   int alignment_bytes{16};
 };
 
-/// cudaMemcpyAsync within the device; cudaMemcpy2DAsync if `num_rows` is above 1.
+/// cudaMemcpyAsync within the device, or between it and page-locked memory of the host;
+/// cudaMemcpy2DAsync if `num_rows` is above 1.
 struct MemoryCopy {
   const std::byte* from{nullptr};
   std::byte* to{nullptr};
