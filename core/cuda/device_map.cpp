@@ -59,14 +59,17 @@ std::vector<int> numbers_of(std::span<const RankPlace> ranks, const Ranks& here,
   return numbers;
 }
 
+bool in_one_process(std::span<const RankPlace> ranks, const Ranks& some) {
+  return std::ranges::all_of(
+      some, [&](std::size_t rank) { return ranks[rank].pid == ranks[some.front()].pid; });
+}
+
 /// Places of a machine's ranks on it, and what is to be said about them.
 std::vector<int> places_on(std::span<const RankPlace> ranks, const Ranks& here,
                            std::vector<DeviceChoice>& choices) {
   std::vector<int> in_order(here.size());
   for (std::size_t i = 0; i < here.size(); ++i) in_order[i] = static_cast<int>(i);
-  const bool is_one_process = std::ranges::all_of(
-      here, [&](std::size_t rank) { return ranks[rank].pid == ranks[here.front()].pid; });
-  if (is_one_process && here.size() > 1) return in_order;
+  if (here.size() > 1 && in_one_process(ranks, here)) return in_order;
   std::string ignored;
   for (const char* variable : launcher_variables()) {
     const std::vector<int> numbers = numbers_of(ranks, here, variable);
@@ -113,8 +116,11 @@ void check_sharing(std::span<const RankPlace> ranks, Path path, int asked,
     if (sharing.size() == 1) continue;
     const RankPlace& first = ranks[sharing.front()];
     const std::string gpu = message("GPU ", device.second, " of host ", first.host);
+    // A process has one pool of memory for each GPU.
+    const std::string pools =
+        in_one_process(ranks, sharing) ? "; each one's peak of memory is that of all" : "";
     if (path != Path::nccl) {
-      choices[sharing.front()].notices.push_back(message(list_of(sharing), " share ", gpu));
+      choices[sharing.front()].notices.push_back(message(list_of(sharing), " share ", gpu, pools));
       continue;
     }
     const std::string why = why_not_shared(ranks, sharing);
@@ -126,7 +132,7 @@ void check_sharing(std::span<const RankPlace> ranks, Path path, int asked,
                                "); use --transport staged, or fewer ranks on a host")};
     choices[sharing.front()].notices.push_back(
         message(list_of(sharing), " share ", gpu,
-                ", an experiment of NCCL: its figures are not those of two GPUs"));
+                ", an experiment of NCCL: its figures are not those of two GPUs", pools));
   }
 }
 

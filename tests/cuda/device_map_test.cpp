@@ -163,7 +163,10 @@ TEST(DeviceMap, RanksAsThreadsOfAProcessCountInOrder) {
   EXPECT_THAT(devices_of(choose_devices(ranks, Path::nccl)), ElementsAre(0, 1, 2));
   EXPECT_EQ(notices_of(choose_devices(ranks, Path::nccl)), "");
   ranks.assign(3, place("a", 7, 2));
-  EXPECT_THAT(devices_of(choose_devices(ranks, Path::staged)), ElementsAre(0, 1, 0));
+  const auto choices = choose_devices(ranks, Path::staged);
+  EXPECT_THAT(devices_of(choices), ElementsAre(0, 1, 0));
+  EXPECT_EQ(notices_of(choices),
+            "ranks 0, 2 share GPU g0 of host a; each one's peak of memory is that of all\n");
 }
 
 /// Containers of one machine have different host names, those of different machines may not.
