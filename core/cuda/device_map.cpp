@@ -59,9 +59,12 @@ std::vector<int> numbers_of(std::span<const RankPlace> ranks, const Ranks& here,
   return numbers;
 }
 
+/// Containers of a machine may have equal process numbers.
 bool in_one_process(std::span<const RankPlace> ranks, const Ranks& some) {
-  return std::ranges::all_of(
-      some, [&](std::size_t rank) { return ranks[rank].pid == ranks[some.front()].pid; });
+  const RankPlace& first = ranks[some.front()];
+  return std::ranges::all_of(some, [&](std::size_t rank) {
+    return ranks[rank].pid == first.pid && ranks[rank].host == first.host;
+  });
 }
 
 /// Places of a machine's ranks on it, and what is to be said about them.
