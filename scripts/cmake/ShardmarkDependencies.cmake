@@ -90,3 +90,13 @@ if(SHARDMARK_ENABLE_CUDA STREQUAL "ON")
   endif()
   shardmark_feature(CUDA ${found} "no CUDA compiler was found (nvcc on PATH, or CUDACXX)")
 endif()
+
+if(SHARDMARK_HAVE_CUDA)
+  find_path(SHARDMARK_NCCL_INCLUDE nccl.h
+    HINTS ENV NCCL_HOME ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
+  set(found FALSE)
+  if(SHARDMARK_NCCL_INCLUDE)
+    set(found TRUE)
+  endif()
+  shardmark_feature(NCCL ${found} "nccl.h not found (set NCCL_HOME to where NCCL is installed)")
+endif()
