@@ -79,6 +79,38 @@ const float* CudaBackend::table_for(const Rope& op) {
   return reinterpret_cast<const float*>(data);
 }
 
+std::string CudaBackend::refused_attention() {
+  for (const Call& call : translation_.calls)
+    if (const auto* attention = std::get_if<FusedAttention>(&call))
+      if (const AttentionSupport& support = device_.fused_attention(*attention);
+          !support.why_not.empty())
+        return support.why_not;
+  return {};
+}
+
+void CudaBackend::translate_op(const OpRecord& record) {
+  const auto* rope = std::get_if<Rope>(&record.op);
+  Resources resources{.rotary_table = rope == nullptr ? nullptr : table_for(*rope),
+                      .allow_tf32 = options_.allow_tf32};
+  const auto translate_again = [&] {
+    resources.workspace = workspace(workspace_bytes(record.op, resources), record.lane);
+    translate(record.op, resources, translation_);
+  };
+  const bool is_attention = std::holds_alternative<Attention>(record.op) ||
+                            std::holds_alternative<AttentionBackward>(record.op);
+  if (!is_attention) return translate_again();
+  std::string why_not = why_not_fused(record.op);
+  if (why_not.empty()) why_not = device_.fused_attention().why_not;
+  resources.fused_attention = options_.fused_attention && why_not.empty();
+  translate_again();
+  if (resources.fused_attention) {
+    why_not = refused_attention();
+    resources.fused_attention = why_not.empty();
+    if (!resources.fused_attention) translate_again();
+  }
+  if (!why_not.empty() && options_.fused_attention) notices_.insert(why_not);
+}
+
 void CudaBackend::execute(const OpRecord& record) {
   const auto where = [&] { return record.path->empty() ? std::string{"-"} : *record.path; };
   if (const auto* signal = std::get_if<Signal>(&record.op))
@@ -86,13 +118,10 @@ void CudaBackend::execute(const OpRecord& record) {
   if (const auto* await = std::get_if<Await>(&record.op))
     SHARDMARK_CHECK(await->fence.id <= last_fence_, where(), ": lane ", name_of(record.lane),
                     " waits for fence ", await->fence.id, ", which no lane has signalled");
-  const auto* rope = std::get_if<Rope>(&record.op);
-  const Resources resources{workspace(workspace_bytes(record.op), record.lane),
-                            rope == nullptr ? nullptr : table_for(*rope), options_.allow_tf32};
-  const Translation translation = translate(record.op, resources);
-  if (!translation.unavailable.empty())
-    throw InputError{message(where(), ": ", name_of(record.op), ": ", translation.unavailable)};
-  for (const Call& call : translation.calls) device_.run(call, record.lane);
+  translate_op(record);
+  if (!translation_.unavailable.empty())
+    throw InputError{message(where(), ": ", name_of(record.op), ": ", translation_.unavailable)};
+  for (const Call& call : translation_.calls) device_.run(call, record.lane);
 }
 
 void CudaBackend::write(const Tensor& to, const void* from) {

@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cstdint>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace shardmark::cuda {
@@ -16,7 +18,8 @@ namespace shardmark::cuda {
 class CudaBackend final : public Backend {
  public:
   struct Options {
-    bool allow_tf32{false};  ///< see Resources
+    bool allow_tf32{false};      ///< see Resources
+    bool fused_attention{true};  ///< cuDNN's where it has one
   };
   /// The device must outlive the backend.
   explicit CudaBackend(Device& device) : CudaBackend{device, Options{}} {}
@@ -31,6 +34,8 @@ class CudaBackend final : public Backend {
   void write(const Tensor& to, const void* from) override;
   void read(const Tensor& from, void* to) override;
   [[nodiscard]] std::uint32_t first_fence() const override { return last_fence_ + 1; }
+  /// Why attention so far was matmuls where it could have been one call, each reason once.
+  [[nodiscard]] const std::set<std::string>& notices() const { return notices_; }
 
  private:
   /// A block of device memory that only grows.
@@ -47,6 +52,10 @@ class CudaBackend final : public Backend {
     std::byte* data;
   };
   std::byte* workspace(std::int64_t bytes, Lane lane);
+  /// The calls of the op are in translation_, its workspace is there.
+  void translate_op(const OpRecord& record);
+  /// Why the device does not run one of the calls; empty if it runs all.
+  [[nodiscard]] std::string refused_attention();
   const float* table_for(const Rope& op);
   /// What follows on the compute lane comes after all that was submitted so far; or what follows on
   /// any lane after what was submitted to it.
@@ -57,6 +66,8 @@ class CudaBackend final : public Backend {
   Options options_;
   std::array<Workspace, num_lanes> workspaces_{};
   std::vector<RotaryTable> tables_;
+  Translation translation_;  ///< of the last op; its memory is used again
+  std::set<std::string> notices_;
   std::uint32_t last_fence_{0};
 };
 

@@ -49,6 +49,7 @@ class FakeDevice final : public Device {
       ASSERT_TRUE(events_.contains(wait->fence.id)) << "a wait for an event without a record";
       streams_[index_of(stream)].push_back({events_[wait->fence.id], [] {}});
     } else {
+      if (std::holds_alternative<FusedAttention>(call)) ++num_attentions;
       enqueue(stream, [call] { host::run(Translation{{call}, {}}); });
     }
   }
@@ -82,7 +83,14 @@ class FakeDevice final : public Device {
     }
   }
 
+  const AttentionSupport& fused_attention() override { return attention; }
+  const AttentionSupport& fused_attention(const FusedAttention& call) override {
+    return call.backward ? attention_backward : attention;
+  }
+
   int num_allocated{0};  ///< blocks not given back
+  AttentionSupport attention, attention_backward;
+  int num_attentions{0};  ///< that were run as one call
 
  private:
   struct Block {
