@@ -24,6 +24,7 @@ shardmark_report(CUDA "CUDA kernels" "(CUDA ${CMAKE_CUDA_COMPILER_VERSION}, ${ar
 if(SHARDMARK_HAVE_CUDA)
   shardmark_report(NCCL "NCCL" "(loaded when used)")
 endif()
+shardmark_report(CUDNN "fused attention" "(cuDNN's frontend)")
 
 message(STATUS "")
 message(STATUS "shardmark ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE} build with "
