@@ -188,6 +188,11 @@ void Engine::connect_all(const std::vector<OpRecord>& ops) {
   for_each_channel(ops, [this](const Group& group, Lane lane) { connect(group, lane); });
 }
 
+void Engine::say(const std::set<std::string>& notices) {
+  for (const std::string& notice : notices)
+    if (said_.insert(notice).second) std::cerr << "shardmark: " << notice << std::endl;
+}
+
 nlohmann::ordered_json Engine::facts() const { return nullptr; }
 
 void check_engine_options(const EngineOptions& options) {

@@ -13,6 +13,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -84,8 +85,13 @@ class Engine {
   /// clock runs.
   [[nodiscard]] virtual std::string throttled_by() { return {}; }
 
+  /// Prints notices of backends to stderr, each once.
+  void say(const std::set<std::string>& notices);
   /// Of this rank, for run.json; null on a CPU.
   [[nodiscard]] virtual nlohmann::ordered_json facts() const;
+
+ private:
+  std::set<std::string> said_;
 };
 
 /// What --backend asks for; `automatic` is a GPU where every rank can use one. Collective over the

@@ -47,7 +47,7 @@ class CudaBackend final : public MeasuredBackend {
   void read(const Tensor& from, void* to) override;
   [[nodiscard]] std::uint32_t first_fence() const override { return last_fence_ + 1; }
   /// Why attention so far was matmuls where it could have been one call, each reason once.
-  [[nodiscard]] const std::set<std::string>& notices() const { return notices_; }
+  [[nodiscard]] std::set<std::string> notices() const override { return notices_; }
 
   void set_kernel_sink(KernelSink* sink) override {
     sink_ = sink;
