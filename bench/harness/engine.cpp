@@ -77,6 +77,7 @@ class GpuEngine final : public Engine {
                                              .device = options.device,
                                              .allow_tf32 = options.allow_tf32,
                                              .high_priority = options.high_priority})} {
+    say({gpu_->facts().notices.begin(), gpu_->facts().notices.end()});
     kernel_times_ = start_cupti().missing;
     if (transport.rank() == 0 && !kernel_times_.empty())
       std::cerr << "shardmark: kernel times are from events around each operation: "
