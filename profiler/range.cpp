@@ -134,12 +134,31 @@ std::unique_ptr<KernelSink> make_nvtx_ranges() {
   return std::make_unique<NvtxRanges>(domain);
 }
 
+NvtxWindow::NvtxWindow(const char* name) : domain_{nvtxDomainCreateA("shardmark")} {
+  const auto domain = static_cast<nvtxDomainHandle_t>(domain_);
+  if (domain == nullptr) return;
+  nvtxEventAttributes_t event{};
+  event.version = NVTX_VERSION;
+  event.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  event.messageType = NVTX_MESSAGE_TYPE_REGISTERED;  // what a capture range is by default
+  event.message.registered = nvtxDomainRegisterStringA(domain, name);
+  range_ = nvtxDomainRangeStartEx(domain, &event);
+}
+
+NvtxWindow::~NvtxWindow() {
+  if (domain_ == nullptr) return;
+  nvtxDomainRangeEnd(static_cast<nvtxDomainHandle_t>(domain_), range_);
+  nvtxDomainDestroy(static_cast<nvtxDomainHandle_t>(domain_));
+}
+
 }  // namespace shardmark
 
 #else
 
 namespace shardmark {
 std::unique_ptr<KernelSink> make_nvtx_ranges() { return nullptr; }
+NvtxWindow::NvtxWindow(const char*) : domain_{nullptr} {}
+NvtxWindow::~NvtxWindow() = default;
 }  // namespace shardmark
 
 #endif

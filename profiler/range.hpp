@@ -2,6 +2,7 @@
 
 #include "core/record.hpp"
 
+#include <cstdint>
 #include <memory>
 
 namespace shardmark {
@@ -17,5 +18,19 @@ namespace shardmark {
 /// Null when built without NVTX or when no tool is attached: then there is nothing to pay for. One
 /// per rank.
 [[nodiscard]] std::unique_ptr<KernelSink> make_nvtx_ranges();
+
+/// A range of that domain around what happens during its lifetime, for `nsys profile
+/// --capture-range=nvtx --nvtx-capture=NAME@shardmark`. Nothing where make_nvtx_ranges is null.
+class NvtxWindow {
+ public:
+  explicit NvtxWindow(const char* name);
+  NvtxWindow(const NvtxWindow&) = delete;
+  NvtxWindow& operator=(const NvtxWindow&) = delete;
+  ~NvtxWindow();
+
+ private:
+  void* domain_;
+  std::uint64_t range_{0};
+};
 
 }  // namespace shardmark

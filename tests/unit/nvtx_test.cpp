@@ -122,6 +122,15 @@ TEST(NvtxRanges, CarryPathLaneAndWorkAndMayInterleave) {
   EXPECT_EQ(log.num_ends_without_start, 0);
 }
 
+TEST(NvtxWindow, IsARangeForAsLongAsItLives) {
+  {
+    const NvtxWindow window{"profiled"};
+    EXPECT_EQ(ranges_named(read_log(), "profiled").size(), 1U);
+    EXPECT_EQ(read_log().open.size(), 1U);
+  }
+  EXPECT_THAT(read_log().open, IsEmpty());
+}
+
 TEST(NvtxRanges, AreClosedAfterAnError) {
   {
     const auto ranges = make_nvtx_ranges();
