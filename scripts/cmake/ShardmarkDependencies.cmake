@@ -99,6 +99,8 @@ if(SHARDMARK_HAVE_CUDA)
     set(found TRUE)
   endif()
   shardmark_feature(NCCL ${found} "nccl.h not found (set NCCL_HOME to where NCCL is installed)")
+endif()
+
 # Headers of cuDNN and of its frontend, which is a Python package too; cuDNN is opened at run time.
 set(SHARDMARK_HAVE_CUDNN FALSE)
 set(SHARDMARK_WHY_CUDNN "needs CUDA kernels")
