@@ -259,7 +259,7 @@ constexpr std::int64_t score_limits[] = {1, 600, std::int64_t{256} << 20};
 
 double tolerance_of(DType dtype) {
   if (dtype == DType::f32) return 2e-5;
-  return dtype == DType::bf16 ? 1.0 / 64 : 1.0 / 512;
+  return dtype == DType::bf16 ? 1.0 / 64 : 1.0 / 256;
 }
 
 TEST_F(AttentionTranslation, ForwardByMatmulsIsTheReferences) {

@@ -18,6 +18,8 @@ from pathlib import Path
 WIDE = "ILi8E"
 # One value per row is all that these move; they are launched one element at a time.
 NARROW = ("CrossEntropyLossKernel", "MergeSumsKernel")
+# One value per row is all that these store.
+SUMS = ("RowMaxKernel", "CrossEntropySumKernel", "OutputSlopeKernel")
 ACCESS = re.compile(r"\b(ld|st)\.(?!param|shared|local)[\w.]*(v4\.[bfu]32|v8\.[bfu]32|v2\.[bfu]64)")
 
 
@@ -64,8 +66,12 @@ def narrow_accesses_in(ptx):
     for kernel, body in sorted(bodies.items()):
         if WIDE in kernel and not any(name in kernel for name in NARROW):
             kinds = {found.group(1) for found in ACCESS.finditer(body)}
-            wanted = {"ld", "st"} & set(re.findall(r"\b(ld|st)\.(?:global\b|[vbfu]\d)", body))
-            for kind in sorted((wanted or {"ld", "st"}) - kinds):
+            wanted = {"ld", "st"}
+            if any(name in kernel for name in SUMS):
+                wanted = {"ld"}
+            if "FillKernel" in kernel:
+                wanted = {"st"}
+            for kind in sorted(wanted - kinds):
                 yield f"{kernel}: no {kind} of 16 bytes"
 
 
