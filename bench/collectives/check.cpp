@@ -27,8 +27,31 @@ bool is_in_pairs(const Point& point) {
   return point.pattern != Pattern::none && point.pattern != Pattern::ring;
 }
 
+/// A tensor's bytes as the host sees them: its memory, or a copy where that is a device's.
+class HostBytes {
+ public:
+  HostBytes(MeasuredBackend& backend, const Tensor& tensor)
+      : backend_{backend}, tensor_{tensor}, is_copy_{!backend.is_host_memory()} {
+    if (is_copy_) copy_.resize(static_cast<std::size_t>(tensor.bytes()));
+  }
+  [[nodiscard]] std::byte* data() { return is_copy_ ? copy_.data() : tensor_.data; }
+  /// From the device, and back to it.
+  void read() {
+    if (is_copy_) backend_.read(tensor_, copy_.data());
+  }
+  void write() {
+    if (is_copy_) backend_.write(tensor_, copy_.data());
+  }
+
+ private:
+  MeasuredBackend& backend_;
+  const Tensor& tensor_;
+  bool is_copy_;
+  std::vector<std::byte> copy_;
+};
+
 /// Pairs of send_recv: the output is the other's input, bit by bit.
-Verification verify_pair(const Point& point, const Call& call) {
+Verification verify_pair(const Point& point, const Call& call, const std::byte* received) {
   const int me = call.group.position;
   const int peer = me % 2 == 0 ? me + 1 : me - 1;
   if (peer >= call.group.size || (point.pattern == Pattern::ping && me % 2 == 0)) return {};
@@ -37,7 +60,7 @@ Verification verify_pair(const Point& point, const Call& call) {
   const auto element = static_cast<std::size_t>(size_of(point.dtype));
   Verification found;
   for (std::size_t at = 0; at < expected.size(); at += element) {
-    if (std::memcmp(expected.data() + at, call.y.data + at, element) == 0) continue;
+    if (std::memcmp(expected.data() + at, received + at, element) == 0) continue;
     if (found.num_wrong++ == 0)
       found.first_wrong = message("element ", at / element, " is not what member ", peer, " sent");
   }
@@ -46,25 +69,28 @@ Verification verify_pair(const Point& point, const Call& call) {
 
 }  // namespace
 
-void prepare_exact(const Point& point, const Call& call) {
+void prepare_exact(const Point& point, const Call& call, MeasuredBackend& backend) {
   constexpr int garbage = 0x5A;
-  const auto wipe = [](const Tensor& tensor) {
-    if (tensor.data != nullptr)
-      std::memset(tensor.data, garbage, static_cast<std::size_t>(tensor.bytes()));
-  };
-  wipe(call.y);
-  if (!call.x) return;
-  wipe(call.x);
-  const ExactData data = data_of(point, call);
-  if (data.input_numel(call.group.position) > 0) fill_exact(data, call.group.position, call.x.data);
+  // In place one is a part of the other: what is written last counts.
+  for (const Tensor* tensor : {&call.y, &call.x}) {
+    if (tensor->data == nullptr) continue;
+    HostBytes bytes{backend, *tensor};
+    std::memset(bytes.data(), garbage, static_cast<std::size_t>(tensor->bytes()));
+    const ExactData data = data_of(point, call);
+    const int me = call.group.position;
+    if (tensor == &call.x && data.input_numel(me) > 0) fill_exact(data, me, bytes.data());
+    bytes.write();
+  }
 }
 
-Verification verify_exact(const Point& point, const Call& call) {
-  if (is_in_pairs(point)) return verify_pair(point, call);
+Verification verify_exact(const Point& point, const Call& call, MeasuredBackend& backend) {
   const ExactData data = data_of(point, call);
   const std::int64_t numel = data.output_numel(call.group.position);
-  if (numel == 0) return {};
-  const ExactResult result = check_exact(data, call.group.position, call.y.data);
+  if (!is_in_pairs(point) && numel == 0) return {};
+  HostBytes bytes{backend, call.y};
+  bytes.read();
+  if (is_in_pairs(point)) return verify_pair(point, call, bytes.data());
+  const ExactResult result = check_exact(data, call.group.position, bytes.data());
   return {result.num_wrong, result.to_string(numel)};
 }
 

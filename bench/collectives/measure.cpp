@@ -202,12 +202,12 @@ void Meter::count_bytes(Entry& entry) {
 /// One call on exact data; every element of the output is compared.
 void Meter::check(Entry& entry) {
   if (options_.checks == 0 || entry.row.point.collective == Collective::barrier) return;
-  prepare_exact(entry.row.point, entry.call);
+  prepare_exact(entry.row.point, entry.call, workspace_.backend());
   transport_.barrier();
   workspace_.set_checking(true);
   workspace_.run(entry.runnable, 1, false);
   workspace_.set_checking(false);
-  const Verification mine = verify_exact(entry.row.point, entry.call);
+  const Verification mine = verify_exact(entry.row.point, entry.call, workspace_.backend());
   Row& row = entry.row;
   row.checked = true;
   row.num_wrong = static_cast<std::int64_t>(transport_.sum(static_cast<double>(mine.num_wrong)));
@@ -237,7 +237,7 @@ std::vector<Row> Meter::measure(const Series& series, const Series::Size& size,
   double fastest_us = std::numeric_limits<double>::infinity();
   for (Entry& entry : entries) {
     if (options_.checks > 0 && entry.row.point.collective != Collective::barrier)
-      prepare_exact(entry.row.point, entry.call);
+      prepare_exact(entry.row.point, entry.call, workspace_.backend());
     fastest_us = std::min(fastest_us, warm_up(entry));
   }
   // The same number for all: a sample's beginning and end weigh alike then.

@@ -34,6 +34,7 @@ class CpuBackend final : public MeasuredBackend, private TileHook {
   [[nodiscard]] const ExecutorTimes& times() const override { return times_; }
   [[nodiscard]] double flops_executed() const override { return flops_executed_; }
   [[nodiscard]] double bytes_started() const override { return transport_.bytes_started(); }
+  [[nodiscard]] bool is_host_memory() const override { return true; }
   /// From now on a thread of this backend's own moves communication along while a compute op runs,
   /// which then runs in one piece. The sink is called on that thread as well, never on both at
   /// once. Pays where cores are to spare. Only on a transport that may change the thread.
