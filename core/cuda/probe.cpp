@@ -4,6 +4,7 @@
 #include "core/cuda/check.cuh"
 #include "core/cuda/matmul_library.cuh"
 #include "core/cuda/probe_shapes.hpp"
+#include "core/f16.hpp"
 
 #include <algorithm>
 #include <random>
@@ -74,6 +75,8 @@ void fill_with_random(std::byte* data, std::int64_t bytes, DType dtype, unsigned
   std::vector<std::uint16_t> halves;
   if (dtype == DType::bf16)
     for (const float value : values) halves.push_back(to_bf16(value));
+  if (dtype == DType::f16)
+    for (const float value : values) halves.push_back(to_f16(value));
   const void* const from = halves.empty() ? static_cast<const void*>(values.data()) : halves.data();
   const auto total = static_cast<std::size_t>(bytes);
   std::size_t done = std::min(total, period * static_cast<std::size_t>(size_of(dtype)));
@@ -100,9 +103,13 @@ MatmulCall call_of(const ProbeShape& s, DType dtype, bool allow_tf32, std::byte*
 }  // namespace
 
 double measure_matmul_tflops(DType dtype, bool allow_tf32) {
+  int device = 0, major = 0;
+  SHARDMARK_CUDA(cudaGetDevice(&device));
+  SHARDMARK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  MatmulLibrary library{major};
   std::size_t free_bytes = 0, total_bytes = 0;
   SHARDMARK_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
-  const auto usable = static_cast<std::int64_t>(free_bytes) - MatmulLibrary::workspace_bytes;
+  const auto usable = static_cast<std::int64_t>(free_bytes) - library.workspace_bytes();
   const std::vector<ProbeShape> shapes = probe_shapes(dtype, usable);
   SHARDMARK_CHECK(!shapes.empty(), "no matmul of a peak's size fits into ", free_bytes,
                   " bytes of free memory");
@@ -112,10 +119,9 @@ double measure_matmul_tflops(DType dtype, bool allow_tf32) {
     b_bytes = std::max(b_bytes, s.k * s.n * size_of(dtype));
     d_bytes = std::max(d_bytes, s.m * s.n * size_of(dtype));
   }
-  const Block a{a_bytes}, b{b_bytes}, d{d_bytes}, workspace{MatmulLibrary::workspace_bytes};
+  const Block a{a_bytes}, b{b_bytes}, d{d_bytes}, workspace{library.workspace_bytes()};
   fill_with_random(a.data(), a_bytes, dtype, 1);
   fill_with_random(b.data(), b_bytes, dtype, 2);
-  MatmulLibrary library;
   Stream stream;
   double best = 0, spent_s = 0;
   for (const ProbeShape& shape : shapes) {
