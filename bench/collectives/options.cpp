@@ -74,6 +74,14 @@ void check_together(const Options& options) {
         "--with-matmul 512,512,512"};
   if (!options.plan_file.empty() && options.collectives.size() > 1)
     throw InputError{"--plan is one plan of one collective; name that collective only"};
+  const std::string gpu_option = option_of_gpus(options.engine);
+  for (const auto& [given, name] : {std::pair{!options.out.empty(), std::string{"--out"}},
+                                    {!options.tune_file.empty(), "--tune"},
+                                    {options.print_plan, "--print-plan"},
+                                    {!gpu_option.empty(), gpu_option}})
+    if (options.dry_run && given)
+      throw InputError{
+          message("--dry-run runs nothing that ", name, " could be for; leave out one of them")};
   const std::size_t num_compared = options.algorithms.size() - (has("auto") ? 1 : 0);
   if (!options.tune_file.empty() && num_compared < 2 && !has("all"))
     throw InputError{"--tune compares algorithms, but only one is asked for; give --algorithm all"};

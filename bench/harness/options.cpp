@@ -31,17 +31,16 @@ constexpr const char* examples =
 /// What only ranks that run can do.
 void check_prediction(const Options& options) {
   const RunnerOptions& runner = options.runner;
-  for (const auto& [given, name] :
-       {std::pair{options.dry_run, "--dry-run"},
-        {!options.dump.empty(), "--dump"},
-        {options.ranks.has_value(), "--ranks"},
-        {options.transport.has_value() || runner.engine.path.has_value(), "--transport"},
-        {runner.engine.backend == BackendKind::cuda, "--backend cuda"},
-        {runner.replicate, "--fill replicate"},
-        {!runner.fault.empty(), "--inject-fault"},
-        {runner.check == CheckMode::full, "--check full"},
-        {runner.threads_per_rank > 1, "--threads-per-rank"},
-        {runner.check_nan, "--check-nan"}})
+  for (const auto& [given, name] : {std::pair{options.dry_run, "--dry-run"},
+                                    {!options.dump.empty(), "--dump"},
+                                    {options.ranks.has_value(), "--ranks"},
+                                    {options.transport.has_value(), "--transport"},
+                                    {runner.engine.peak != PeakKind::automatic, "--peak"},
+                                    {runner.replicate, "--fill replicate"},
+                                    {!runner.fault.empty(), "--inject-fault"},
+                                    {runner.check == CheckMode::full, "--check full"},
+                                    {runner.threads_per_rank > 1, "--threads-per-rank"},
+                                    {runner.check_nan, "--check-nan"}})
     if (given)
       throw InputError{
           message("--predict runs nothing that ", name, " could be for; leave out one of them")};
@@ -88,7 +87,13 @@ void check_contradictions(const Options& options) {
                                "=auto needs a table of measured choices; add --tuning FILE")};
   if (options.runner.peak_tflops > 0 && options.runner.engine.peak != PeakKind::automatic)
     throw InputError{"--peak-tflops is the peak, whatever --peak says; leave out one of them"};
-  check_engine_options(options.runner.engine);
+  EngineOptions engine = options.runner.engine;
+  engine.threads_per_rank = options.runner.threads_per_rank;
+  check_engine_options(engine);
+  const std::string gpu_option = option_of_gpus(engine);
+  if (!gpu_option.empty() && (options.dry_run || options.machine))
+    throw InputError{message(options.machine ? "--predict" : "--dry-run", " runs nothing that ",
+                             gpu_option, " could be for; leave out one of them")};
   if (options.machine) check_prediction(options);
 }
 
