@@ -4,6 +4,8 @@
 #include "core/record.hpp"
 
 #include <cstdint>
+#include <set>
+#include <string>
 
 namespace shardmark {
 
@@ -25,6 +27,8 @@ class MeasuredBackend : public Backend {
   /// Bytes that the communication executed so far sends from this rank (bytes_sent_of), counted
   /// call by call; differences count, since ranks of a transport may have started before.
   [[nodiscard]] virtual double bytes_started() const = 0;
+  /// What was done otherwise than could be expected, and why; a sentence each.
+  [[nodiscard]] virtual std::set<std::string> notices() const { return {}; }
   /// From now on a thread moves communication along while compute ops run; nothing where the device
   /// does that itself.
   virtual void set_progress_thread(bool) {}

@@ -5,8 +5,10 @@
 #include "core/error.hpp"
 
 #include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtPayload.h>
 
 #include <array>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -17,10 +19,42 @@ namespace {
 constexpr std::uint32_t colour_compute = 0xFF4C78A8;        // ARGB
 constexpr std::uint32_t colour_communication = 0xFFF58518;  // ARGB
 
+/// What a range carries; a schema describes it to the tool.
+struct OpPayload {
+  double flops;
+  std::uint64_t bytes_wire;
+};
+
+/// 0 if the tool knows no schemas.
+std::uint64_t register_payload(nvtxDomainHandle_t domain) {
+  nvtxPayloadSchemaEntry_t flops{}, bytes{};
+  flops.type = NVTX_PAYLOAD_ENTRY_TYPE_DOUBLE;
+  flops.name = "flops";
+  flops.description = "floating-point operations that the op executes";
+  flops.offset = offsetof(OpPayload, flops);
+  bytes.type = NVTX_PAYLOAD_ENTRY_TYPE_UINT64;
+  bytes.name = "bytes";
+  bytes.description = "bytes across this rank's link, by a ring algorithm";
+  bytes.offset = offsetof(OpPayload, bytes_wire);
+  const std::array entries{flops, bytes};
+  nvtxPayloadSchemaAttr_t schema{};
+  schema.fieldMask = NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NAME | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_TYPE |
+                     NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_ENTRIES |
+                     NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NUM_ENTRIES |
+                     NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_STATIC_SIZE;
+  schema.name = "shardmark op";
+  schema.type = NVTX_PAYLOAD_SCHEMA_TYPE_STATIC;
+  schema.entries = entries.data();
+  schema.numEntries = entries.size();
+  schema.payloadStaticSize = sizeof(OpPayload);
+  return nvtxPayloadSchemaRegister(domain, &schema);
+}
+
 class NvtxRanges final : public KernelSink {
  public:
   /// `domain` is released at the end.
-  explicit NvtxRanges(nvtxDomainHandle_t domain) : domain_{domain} {
+  explicit NvtxRanges(nvtxDomainHandle_t domain)
+      : domain_{domain}, schema_{register_payload(domain)} {
     for (std::size_t lane = 0; lane < num_lanes; ++lane)
       nvtxDomainNameCategoryA(domain_, category_of(lane), name_of(static_cast<Lane>(lane)).data());
   }
@@ -40,14 +74,19 @@ class NvtxRanges final : public KernelSink {
     event.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
     event.category = category_of(lane);
     event.colorType = NVTX_COLOR_ARGB;
-    if (kind_of(record.op) == OpKind::communication) {
-      event.color = colour_communication;
+    const bool communicates = kind_of(record.op) == OpKind::communication;
+    event.color = communicates ? colour_communication : colour_compute;
+    const OpPayload payload{flops_of(record.op),
+                            static_cast<std::uint64_t>(bytes_wire_of(record.op))};
+    nvtxPayloadData_t data{};
+    if (schema_ != 0) {
+      NVTX_PAYLOAD_EVTATTR_SET_DATA(event, &data, schema_, &payload, sizeof payload);
+    } else if (communicates) {
       event.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
-      event.payload.ullValue = static_cast<std::uint64_t>(bytes_wire_of(record.op));
+      event.payload.ullValue = payload.bytes_wire;
     } else {
-      event.color = colour_compute;
       event.payloadType = NVTX_PAYLOAD_TYPE_DOUBLE;
-      event.payload.dValue = flops_of(record.op);
+      event.payload.dValue = payload.flops;
     }
     event.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
     event.message.registered = message_of(record);
@@ -81,6 +120,7 @@ class NvtxRanges final : public KernelSink {
   }
 
   nvtxDomainHandle_t domain_;
+  std::uint64_t schema_;  ///< of OpPayload; 0: the tool knows none
   std::unordered_map<std::string, OpNames>
       messages_;  ///< by path; a later Rank may reuse addresses
   std::array<std::optional<nvtxRangeId_t>, num_lanes> open_{};
@@ -94,12 +134,31 @@ std::unique_ptr<KernelSink> make_nvtx_ranges() {
   return std::make_unique<NvtxRanges>(domain);
 }
 
+NvtxWindow::NvtxWindow(const char* name) : domain_{nvtxDomainCreateA("shardmark")} {
+  const auto domain = static_cast<nvtxDomainHandle_t>(domain_);
+  if (domain == nullptr) return;
+  nvtxEventAttributes_t event{};
+  event.version = NVTX_VERSION;
+  event.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  event.messageType = NVTX_MESSAGE_TYPE_REGISTERED;  // what a capture range is by default
+  event.message.registered = nvtxDomainRegisterStringA(domain, name);
+  range_ = nvtxDomainRangeStartEx(domain, &event);
+}
+
+NvtxWindow::~NvtxWindow() {
+  if (domain_ == nullptr) return;
+  nvtxDomainRangeEnd(static_cast<nvtxDomainHandle_t>(domain_), range_);
+  nvtxDomainDestroy(static_cast<nvtxDomainHandle_t>(domain_));
+}
+
 }  // namespace shardmark
 
 #else
 
 namespace shardmark {
 std::unique_ptr<KernelSink> make_nvtx_ranges() { return nullptr; }
+NvtxWindow::NvtxWindow(const char*) : domain_{nullptr} {}
+NvtxWindow::~NvtxWindow() = default;
 }  // namespace shardmark
 
 #endif

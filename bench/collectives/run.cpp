@@ -84,8 +84,8 @@ std::vector<std::string> hosts_of(const Transport& transport) {
 }
 
 std::vector<std::string> notices_of(const Options& options, const Transport& transport,
-                                    const Clocks& clocks, const Engine& engine) {
-  std::vector<std::string> notices = engine.notices();
+                                    const Clocks& clocks) {
+  std::vector<std::string> notices;
   notices.push_back(
       options.iterations > 0
           ? message("iters: ", options.iterations,
@@ -301,7 +301,7 @@ int run(const Options& given, const std::vector<std::string>& command_line, Tran
   std::unique_ptr<Report> report;
   on_rank_0(transport, [&] {
     report = std::make_unique<Report>(options, world, identity, transport, command_line,
-                                      notices_of(options, transport, clocks, *engine));
+                                      notices_of(options, transport, clocks));
   });
   Sweep sweep{options, all, meter, workspace, transport, report.get()};
   try {

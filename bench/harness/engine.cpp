@@ -82,6 +82,7 @@ class GpuEngine final : public Engine {
                                              .device = options.device,
                                              .allow_tf32 = options.allow_tf32,
                                              .high_priority = options.high_priority})} {
+    if (transport.rank() == 0) say({gpu_->facts().notices.begin(), gpu_->facts().notices.end()});
     kernel_times_ = start_cupti().missing;
     if (transport.rank() == 0 && !kernel_times_.empty())
       std::cerr << "shardmark: kernel times are from events around each operation: "
@@ -169,7 +170,6 @@ class GpuEngine final : public Engine {
     }
     return json;
   }
-  [[nodiscard]] std::vector<std::string> notices() const override { return gpu_->facts().notices; }
 
  private:
   EngineOptions options_;
@@ -200,6 +200,11 @@ constexpr bool built_with_cuda = false;
 
 void Engine::connect_all(const std::vector<OpRecord>& ops) {
   for_each_channel(ops, [this](const Group& group, Lane lane) { connect(group, lane); });
+}
+
+void Engine::say(const std::set<std::string>& notices) {
+  for (const std::string& notice : notices)
+    if (said_.insert(notice).second) std::cerr << "shardmark: " << notice << std::endl;
 }
 
 nlohmann::ordered_json Engine::facts() const { return nullptr; }

@@ -13,6 +13,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -91,10 +92,13 @@ class Engine {
   /// clock runs.
   [[nodiscard]] virtual std::string throttled_by() { return {}; }
 
+  /// Prints notices of backends to stderr, each once.
+  void say(const std::set<std::string>& notices);
   /// Of this rank, for run.json; null on a CPU.
   [[nodiscard]] virtual nlohmann::ordered_json facts() const;
-  /// What the device does otherwise than asked, a sentence each.
-  [[nodiscard]] virtual std::vector<std::string> notices() const { return {}; }
+
+ private:
+  std::set<std::string> said_;
 };
 
 /// The facts of every rank as the text of a JSON list; empty on CPUs. Collective.

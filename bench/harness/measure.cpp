@@ -397,6 +397,7 @@ class Runner::Measurement {
     result().verdict = verdict.name;
     result().verdict_reason = verdict.reason;
     judge_accounts(bytes);
+    if (session_ && transport_.rank() == 0) engine_.say(session_->notices());
     session_.reset();
   }
 

@@ -39,8 +39,8 @@ PeakMeter::PeakMeter(Engine* engine, DType dtype, double user_tflops, Transport&
   else if (engine != nullptr)
     known_ = engine->known_peak(dtype);
   // Ranks outside of the case skip what the others skip.
-  const bool is_known = exchange_all(transport, known_ ? 1 : 0, waiting_).front() > 0;
-  if (is_known && !known_) known_.emplace();
+  const int is_known = exchange_all(transport, known_ ? 1 : 0, waiting_).front();
+  if (is_known != 0 && !known_) known_.emplace();
   probe_ = engine == nullptr || known_ ? nullptr : engine->gemm_probe(dtype);
 }
 

@@ -21,7 +21,6 @@
 
 #include <algorithm>
 #include <iostream>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -257,7 +256,6 @@ int run(const LayerBench& bench, const Options& given, const std::vector<std::st
       options.machine ? static_cast<int>(options.machine->ranks_per_node.value) : transport.size());
   set_waiting(transport, options);
   const RunIdentity identity = identity_of(options, engine, transport);
-  if (engine != nullptr) std::ranges::copy(engine->notices(), std::back_inserter(sweep.notices));
   if (!options.out.empty())
     on_rank_0(transport, [&] {
       prepare_folder(options.out, options.resume,

@@ -65,6 +65,7 @@ ProfiledIteration Session::profile(Transport& transport) {
   backend_->set_kernel_sink(&fanout_);
   engine_.begin_profile();
   transport.barrier();
+  const NvtxWindow window{"profiled"};
   ProfiledIteration result;
   result.begin_ns = now_ns();
   iterate(1);

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace shardmark::bench {
@@ -43,6 +45,7 @@ class Session {
   [[nodiscard]] const LayerProgram& program() const { return *program_; }
   [[nodiscard]] double flops_executed() const { return backend_->flops_executed(); }
   [[nodiscard]] double bytes_started() const { return backend_->bytes_started(); }
+  [[nodiscard]] std::set<std::string> notices() const { return backend_->notices(); }
   /// Bytes that the collectives so far send, those done by a plan as the plan says.
   [[nodiscard]] double bytes_planned() const { return planned_.bytes_sent(); }
 

@@ -120,6 +120,38 @@ const float* CudaBackend::table_for(const Rope& op) {
   return reinterpret_cast<const float*>(data);
 }
 
+std::string CudaBackend::refused_attention() {
+  for (const Call& call : translation_.calls)
+    if (const auto* attention = std::get_if<FusedAttention>(&call))
+      if (const AttentionSupport& support = device_.fused_attention(*attention);
+          !support.why_not.empty())
+        return support.why_not;
+  return {};
+}
+
+void CudaBackend::translate_op(const OpRecord& record) {
+  const auto* rope = std::get_if<Rope>(&record.op);
+  Resources resources{.rotary_table = rope == nullptr ? nullptr : table_for(*rope),
+                      .allow_tf32 = options_.allow_tf32};
+  const auto translate_again = [&] {
+    resources.workspace = workspace(workspace_bytes(record.op, resources), record.lane);
+    translate(record.op, resources, translation_);
+  };
+  const bool is_attention = std::holds_alternative<Attention>(record.op) ||
+                            std::holds_alternative<AttentionBackward>(record.op);
+  if (!is_attention) return translate_again();
+  std::string why_not = why_not_fused(record.op);
+  if (why_not.empty()) why_not = device_.fused_attention().why_not;
+  resources.fused_attention = options_.fused_attention && why_not.empty();
+  translate_again();
+  if (resources.fused_attention) {
+    why_not = refused_attention();
+    resources.fused_attention = why_not.empty();
+    if (!resources.fused_attention) translate_again();
+  }
+  if (!why_not.empty() && options_.fused_attention) notices_.insert(why_not);
+}
+
 bool CudaBackend::goes_through_host(const Op& op) const {
   const Group* const group = group_of(op);
   return options_.path != Path::nccl && group != nullptr && group->size > 1;
@@ -169,16 +201,13 @@ void CudaBackend::timed(const OpRecord& record, const Enqueue& enqueue) {
 
 void CudaBackend::submit(const OpRecord& record) {
   is_used_[index_of(record.lane)] = true;
-  const auto* rope = std::get_if<Rope>(&record.op);
-  const Resources resources{workspace(workspace_bytes(record.op), record.lane),
-                            rope == nullptr ? nullptr : table_for(*rope), options_.allow_tf32};
-  const Translation translation = translate(record.op, resources);
-  if (!translation.unavailable.empty())
+  translate_op(record);
+  if (!translation_.unavailable.empty())
     throw InputError{
-        message(path_of(record), ": ", name_of(record.op), ": ", translation.unavailable)};
+        message(path_of(record), ": ", name_of(record.op), ": ", translation_.unavailable)};
   const auto enqueue = [&] {
     run_as_part_of(record, error_has_path_, [&] {
-      for (const Call& call : translation.calls) device_.run(call, record.lane);
+      for (const Call& call : translation_.calls) device_.run(call, record.lane);
     });
   };
   const OpKind kind = kind_of(record.op);

@@ -29,9 +29,10 @@ class CudaBackend final : public MeasuredBackend {
  public:
   struct Options {
     Path path{Path::nccl};
-    bool allow_tf32{false};  ///< see Resources
     /// Where the timer to use is found, at the time; null, or null there: marks around each op.
     KernelTimer* const* timer{nullptr};
+    bool allow_tf32{false};      ///< see Resources
+    bool fused_attention{true};  ///< cuDNN's where it has one
   };
   /// Both must outlive the backend. What it is at goes to the transport's Activity.
   CudaBackend(Device& device, Transport& transport, const Options& options);
@@ -45,6 +46,8 @@ class CudaBackend final : public MeasuredBackend {
   void write(const Tensor& to, const void* from) override;
   void read(const Tensor& from, void* to) override;
   [[nodiscard]] std::uint32_t first_fence() const override { return last_fence_ + 1; }
+  /// Why attention so far was matmuls where it could have been one call, each reason once.
+  [[nodiscard]] std::set<std::string> notices() const override { return notices_; }
 
   void set_kernel_sink(KernelSink* sink) override {
     sink_ = sink;
@@ -87,6 +90,10 @@ class CudaBackend final : public MeasuredBackend {
   };
 
   std::byte* workspace(std::int64_t bytes, Lane lane);
+  /// The calls of the op are in translation_, its workspace is there.
+  void translate_op(const OpRecord& record);
+  /// Why the device does not run one of the calls; empty if it runs all.
+  [[nodiscard]] std::string refused_attention();
   const float* table_for(const Rope& op);
   /// What follows on the compute lane comes after all that was submitted so far; or what follows on
   /// any lane after what was submitted to it.
@@ -132,6 +139,8 @@ class CudaBackend final : public MeasuredBackend {
   std::size_t num_held_{0};
   int num_on_host_{0};
   bool error_has_path_{false};
+  Translation translation_;  ///< of the last op; its memory is used again
+  std::set<std::string> notices_;
   std::uint32_t last_fence_{0};
   std::uint64_t num_looks_{0};
   ExecutorTimes times_{};

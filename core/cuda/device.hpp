@@ -11,6 +11,12 @@
 
 namespace shardmark::cuda {
 
+/// Whether a device runs FusedAttention.
+struct AttentionSupport {
+  std::string why_not;              ///< empty if it does
+  std::int64_t workspace_bytes{0};  ///< that the device takes for itself while one runs
+};
+
 /// A GPU with a stream for each lane. Everything but `synchronize` only enqueues; what is enqueued
 /// on one stream runs in order, and streams are ordered by events only. Used from one thread.
 class Device {
@@ -25,6 +31,10 @@ class Device {
   virtual std::byte* allocate(std::int64_t bytes, Lane stream) = 0;
   /// Gives it back when the stream comes here (cudaFreeAsync).
   virtual void free(std::byte* data, Lane stream) noexcept = 0;
+  /// Of any attention, and of this one: the library may lack some shapes. The first question about
+  /// a shape may take seconds. The reference holds until the next question.
+  [[nodiscard]] virtual const AttentionSupport& fused_attention() = 0;
+  [[nodiscard]] virtual const AttentionSupport& fused_attention(const FusedAttention& call) = 0;
   /// A call of a translation. An EventWait waits for the last EventRecord of its fence before it.
   virtual void run(const Call& call, Lane stream) = 0;
   /// Between host and device; the host's memory may be reused at once (to) or after the next

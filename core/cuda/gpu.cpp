@@ -1,5 +1,6 @@
 #include "core/cuda/gpu.hpp"
 
+#include "core/cuda/attention_library.cuh"
 #include "core/cuda/check.cuh"
 #include "core/cuda/event_table.hpp"
 #include "core/cuda/kernels/launch.hpp"
@@ -35,7 +36,8 @@ class Gpu final : public Device {
   }
   ~Gpu() override {
     for (std::size_t i = 0; i < num_lanes; ++i) {
-      if (matmul_workspaces_[i] != nullptr) free(matmul_workspaces_[i], static_cast<Lane>(i));
+      for (const Workspace& workspace : {matmul_workspaces_[i], attention_workspaces_[i]})
+        if (workspace.data != nullptr) free(workspace.data, static_cast<Lane>(i));
       SHARDMARK_CUDA_NOEXCEPT(cudaStreamSynchronize(streams_[i]));
       SHARDMARK_CUDA_NOEXCEPT(cudaStreamDestroy(streams_[i]));
     }
@@ -54,6 +56,10 @@ class Gpu final : public Device {
   }
   void free(std::byte* data, Lane stream) noexcept override {
     SHARDMARK_CUDA_NOEXCEPT(cudaFreeAsync(data, of(stream)));
+  }
+  const AttentionSupport& fused_attention() override { return attentions_.support(); }
+  const AttentionSupport& fused_attention(const FusedAttention& call) override {
+    return attentions_.support(call);
   }
   void run(const Call& call, Lane stream) override {
     std::visit([&](const auto& c) { run_one(c, stream); }, call);
@@ -110,15 +116,32 @@ class Gpu final : public Device {
     SHARDMARK_CUDA(cudaSetDevice(index));
     return index;
   }
+  static int major_of(int index) {
+    int major = 0;
+    SHARDMARK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
+    return major;
+  }
   [[nodiscard]] cudaStream_t of(Lane lane) const { return streams_[index_of(lane)]; }
   void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind, Lane stream) {
     SHARDMARK_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, of(stream)));
   }
 
+  /// Memory of one lane for one library, which only grows.
+  struct Workspace {
+    std::byte* data{nullptr};
+    std::int64_t bytes{0};
+  };
+  std::byte* at_least(std::int64_t bytes, Workspace& workspace, Lane stream) {
+    if (bytes <= workspace.bytes) return workspace.data;
+    if (workspace.data != nullptr) free(workspace.data, stream);
+    workspace = {};
+    workspace = {allocate(bytes, stream), bytes};
+    return workspace.data;
+  }
+
   void run_one(const MatmulCall& call, Lane stream) {
-    std::byte*& workspace = matmul_workspaces_[index_of(stream)];
-    if (workspace == nullptr) workspace = allocate(MatmulLibrary::workspace_bytes, stream);
-    matmuls_.run(call, workspace, of(stream));
+    Workspace& workspace = matmul_workspaces_[index_of(stream)];
+    matmuls_.run(call, at_least(matmuls_.workspace_bytes(), workspace, stream), of(stream));
   }
   void run_one(const MemoryCopy& call, Lane stream) {
     const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(count); };
@@ -149,8 +172,10 @@ class Gpu final : public Device {
       throw Error{"communication between GPUs by NCCL on a GPU that was opened without it"};
     communicators_->run(call, stream, of(stream));
   }
-  void run_one(const FusedAttention&, Lane) {
-    throw Error{"attention on a GPU: this version makes no cuDNN graphs"};
+  void run_one(const FusedAttention& call, Lane stream) {
+    Workspace& workspace = attention_workspaces_[index_of(stream)];
+    const std::int64_t bytes = attentions_.support(call).workspace_bytes;
+    attentions_.run(call, at_least(bytes, workspace, stream), of(stream));
   }
 
   static cudaEvent_t make_event(unsigned flags) {
@@ -172,9 +197,10 @@ class Gpu final : public Device {
   std::array<Marks, 2> marks_{};  ///< [timed]
   std::array<cudaStream_t, num_lanes> streams_{};
   EventTable<cudaEvent_t> events_;
-  std::array<std::byte*, num_lanes> matmul_workspaces_{};
+  std::array<Workspace, num_lanes> matmul_workspaces_{}, attention_workspaces_{};
   cudaMemPool_t pool_{nullptr};
-  MatmulLibrary matmuls_;
+  MatmulLibrary matmuls_{major_of(index_)};
+  AttentionLibrary attentions_;
 };
 
 }  // namespace

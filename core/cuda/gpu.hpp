@@ -18,9 +18,8 @@ struct GpuSetup {
   bool high_priority{false};
   Communicators* communicators{nullptr};  ///< for NcclGroup; null: there is none
 };
-/// GPU `index` of this process through the CUDA runtime and cuBLASLt; `setup.communicators` must
-/// outlive it. Throws InputError with why_no_gpu. Its `run` throws Error for FusedAttention, which
-/// this version does not do.
+/// GPU `index` of this process through the CUDA runtime, cuBLASLt and cuDNN;
+/// `setup.communicators` must outlive it. Throws InputError with why_no_gpu.
 [[nodiscard]] std::unique_ptr<Device> open_gpu(int index = 0, const GpuSetup& setup = {});
 
 }  // namespace shardmark::cuda

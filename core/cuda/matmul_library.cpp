@@ -6,15 +6,23 @@ namespace shardmark::cuda {
 namespace {
 
 cudaDataType_t type_of(DType dtype) {
-  SHARDMARK_CHECK(dtype == DType::f32 || dtype == DType::bf16, "a matmul of ", name_of(dtype));
-  return dtype == DType::f32 ? CUDA_R_32F : CUDA_R_16BF;
+  if (dtype == DType::f32) return CUDA_R_32F;
+  if (dtype == DType::f16) return CUDA_R_16F;
+  SHARDMARK_CHECK(dtype == DType::bf16, "a matmul of ", name_of(dtype));
+  return CUDA_R_16BF;
 }
 
-cublasLtMatrixLayout_t layout_of(const ColumnMajor& m) {
+cublasLtMatrixLayout_t layout_of(const ColumnMajor& m, std::int64_t num_batches) {
   cublasLtMatrixLayout_t layout = nullptr;
   SHARDMARK_CUBLAS(
       cublasLtMatrixLayoutCreate(&layout, type_of(m.dtype), static_cast<std::uint64_t>(m.rows),
                                  static_cast<std::uint64_t>(m.cols), m.leading_dimension));
+  if (num_batches == 1) return layout;
+  const auto count = static_cast<std::int32_t>(num_batches);
+  SHARDMARK_CUBLAS(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                    &count, sizeof count));
+  SHARDMARK_CUBLAS(cublasLtMatrixLayoutSetAttribute(
+      layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m.batch_stride, sizeof m.batch_stride));
   return layout;
 }
 
@@ -44,7 +52,9 @@ class Preference {
 
 }  // namespace
 
-MatmulLibrary::MatmulLibrary() { SHARDMARK_CUBLAS(cublasLtCreate(&handle_)); }
+MatmulLibrary::MatmulLibrary(int major) : workspace_bytes_{advised_workspace_bytes(major)} {
+  SHARDMARK_CUBLAS(cublasLtCreate(&handle_));
+}
 
 MatmulLibrary::~MatmulLibrary() {
   for (const auto& [key, plan] : plans_) {
@@ -70,7 +80,11 @@ MatmulLibrary::Key MatmulLibrary::key_of(const MatmulCall& call) {
           call.fast_tf32,
           call.beta != 0,
           call.bias != nullptr,
-          call.alignment_bytes};
+          call.alignment_bytes,
+          call.num_batches,
+          call.a.batch_stride,
+          call.b.batch_stride,
+          call.d.batch_stride};
 }
 
 MatmulLibrary::Plan MatmulLibrary::plan_of(const MatmulCall& call) const {
@@ -86,12 +100,12 @@ MatmulLibrary::Plan MatmulLibrary::plan_of(const MatmulCall& call) const {
     // The heuristic looks at its alignment.
     set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(call.bias));
   }
-  plan.a = layout_of(call.a);
-  plan.b = layout_of(call.b);
-  plan.d = layout_of(call.d);
+  plan.a = layout_of(call.a, call.num_batches);
+  plan.b = layout_of(call.b, call.num_batches);
+  plan.d = layout_of(call.d, call.num_batches);
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                 static_cast<std::uint64_t>(workspace_bytes));
+                 static_cast<std::uint64_t>(workspace_bytes_));
   const auto alignment = static_cast<std::uint32_t>(call.alignment_bytes);
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -119,7 +133,7 @@ void MatmulLibrary::run(const MatmulCall& call, std::byte* workspace, cudaStream
   SHARDMARK_CUBLAS(cublasLtMatmul(handle_, plan.description, &alpha, call.a.data, plan.a,
                                   call.b.data, plan.b, &call.beta, call.d.data, plan.d, call.d.data,
                                   plan.d, &plan.algorithm, workspace,
-                                  static_cast<std::size_t>(workspace_bytes), stream));
+                                  static_cast<std::size_t>(workspace_bytes_), stream));
 }
 
 }  // namespace shardmark::cuda

@@ -90,3 +90,35 @@ if(SHARDMARK_ENABLE_CUDA STREQUAL "ON")
   endif()
   shardmark_feature(CUDA ${found} "no CUDA compiler was found (nvcc on PATH, or CUDACXX)")
 endif()
+
+if(SHARDMARK_HAVE_CUDA)
+  find_path(SHARDMARK_NCCL_INCLUDE nccl.h
+    HINTS ENV NCCL_HOME ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
+  set(found FALSE)
+  if(SHARDMARK_NCCL_INCLUDE)
+    set(found TRUE)
+  endif()
+  shardmark_feature(NCCL ${found} "nccl.h not found (set NCCL_HOME to where NCCL is installed)")
+endif()
+
+# Headers of cuDNN and of its frontend, which is a Python package too; cuDNN is opened at run time.
+set(SHARDMARK_HAVE_CUDNN FALSE)
+set(SHARDMARK_WHY_CUDNN "needs CUDA kernels")
+if(SHARDMARK_HAVE_CUDA)
+  find_path(SHARDMARK_CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_package(Python3 QUIET COMPONENTS Interpreter)
+  set(site "")
+  if(Python3_FOUND)
+    execute_process(COMMAND ${Python3_EXECUTABLE} -c
+      "import sysconfig; print(sysconfig.get_path('purelib'), sysconfig.get_path('data'), sep=';')"
+      OUTPUT_VARIABLE site OUTPUT_STRIP_TRAILING_WHITESPACE)
+  endif()
+  find_path(SHARDMARK_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h
+    HINTS ${CUDAToolkit_INCLUDE_DIRS} ${site} PATH_SUFFIXES include)
+  set(found FALSE)
+  if(SHARDMARK_CUDNN_INCLUDE AND SHARDMARK_CUDNN_FRONTEND_INCLUDE)
+    set(found TRUE)
+  endif()
+  shardmark_feature(CUDNN ${found}
+    "cudnn_graph.h or cudnn_frontend.h not found (pip install nvidia-cudnn-frontend)")
+endif()

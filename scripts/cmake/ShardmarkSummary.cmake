@@ -21,6 +21,10 @@ shardmark_report(TESTS "tests" "(GoogleTest ${GTest_VERSION})")
 shardmark_report(MICRO "micro-benchmarks" "(Google Benchmark ${benchmark_VERSION})")
 list(JOIN CMAKE_CUDA_ARCHITECTURES " " architectures)
 shardmark_report(CUDA "CUDA kernels" "(CUDA ${CMAKE_CUDA_COMPILER_VERSION}, ${architectures})")
+if(SHARDMARK_HAVE_CUDA)
+  shardmark_report(NCCL "NCCL" "(loaded when used)")
+endif()
+shardmark_report(CUDNN "fused attention" "(cuDNN's frontend)")
 
 message(STATUS "")
 message(STATUS "shardmark ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE} build with "

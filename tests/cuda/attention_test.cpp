@@ -134,21 +134,29 @@ TEST(Bands, DifferentSpacingIsABandOnlyIfAllOrNothingIsSeen) {
 /// where terms cancel (the gradient of a softmax does), the error is that of the terms.
 class AttentionTranslation : public ::testing::Test {
  protected:
-  void compare(const Op& op, const std::string& what) {
-    std::vector<std::byte> memory(static_cast<std::size_t>(workspace_bytes(op)) + 256);
+  void compare(const Op& op, const std::string& what, Resources resources = {},
+               double tolerance = 1.0 / 64) {
+    const auto bytes = static_cast<std::size_t>(workspace_bytes(op, resources));
+    std::vector<std::byte> memory(bytes + 2 * edge, std::byte{0x7B});
     auto* workspace = memory.data();
-    workspace += (256 - reinterpret_cast<std::uintptr_t>(workspace) % 256) % 256;
+    workspace += (edge - reinterpret_cast<std::uintptr_t>(workspace) % edge) % edge;
+    resources.workspace = workspace;
     const std::vector<std::byte> before = pool.snapshot();
     run_reference(op);
     const std::vector<std::byte> expected = pool.snapshot();
     pool.restore(before);
-    const Translation translation = translate(op, {workspace});
+    const Translation translation = translate(op, resources);
     ASSERT_EQ(translation.unavailable, "") << what;
     host::run(translation);
     const std::vector<std::byte> result = pool.snapshot();
-    expect_agreement(op, {pool, before, expected, result}, 1.0 / 64, what, 1);
+    expect_agreement(op, {pool, before, expected, result}, tolerance, what, 1);
+    const auto is_untouched = [](std::byte b) { return b == std::byte{0x7B}; };
+    EXPECT_TRUE(std::all_of(memory.data(), workspace, is_untouched) &&
+                std::all_of(workspace + bytes, memory.data() + memory.size(), is_untouched))
+        << what << ": more of the workspace was written than was asked for";
     pool.restore(before);
   }
+  static constexpr std::size_t edge = 256;
   [[nodiscard]] Tensor q_like(const AttentionShape& s, DType dtype, std::int64_t gap = 0) {
     return pool.random({s.batch * s.seq, s.heads * s.head_dim}, dtype, gap);
   }
@@ -204,22 +212,169 @@ TEST_F(AttentionTranslation, OrdinaryAttentionNeedsNoWorkspace) {
   EXPECT_EQ(translate(op, {}).calls.size(), 1U);
 }
 
-TEST_F(AttentionTranslation, WhatCudnnLacksIsSaid) {
+TEST_F(AttentionTranslation, WhatCudnnLacksIsMatmulsAndSaid) {
   const auto reason = [&](AttentionShape shape, DType dtype, std::int64_t gap = 0) {
     const Tensor q = q_like(shape, dtype, gap), k = k_like(shape, dtype, gap);
-    const Translation translation = translate(Attention{q, k, k, q, lse_like(shape), shape}, {});
-    EXPECT_TRUE(translation.calls.empty());
-    return translation.unavailable;
+    const Attention op{q, k, k, q, lse_like(shape), shape};
+    EXPECT_TRUE(std::holds_alternative<MatmulCall>(translate(op, {}).calls.at(0)));
+    return why_not_fused(op);
   };
   AttentionShape shape{.batch = 1, .seq = 4, .heads = 2, .kv_heads = 2, .head_dim = 8};
-  EXPECT_NE(reason(shape, DType::f32).find("bf16 works"), std::string::npos);
+  EXPECT_NE(reason(shape, DType::f32).find("16-bit types"), std::string::npos);
   EXPECT_NE(reason(shape, DType::bf16, 3).find("16 bytes"), std::string::npos);
   shape.head_dim = 12;
   EXPECT_NE(reason(shape, DType::bf16).find("12"), std::string::npos);
   shape.head_dim = 8;
+  const Tensor q = q_like(shape, DType::f16), k = k_like(shape, DType::f16);
+  EXPECT_EQ(why_not_fused(Attention{q, k, k, q, lse_like(shape), shape}), "");
   shape.queries = run(20, 4, 3);
   shape.keys = run(20, 4, 2);
   EXPECT_NE(reason(shape, DType::bf16).find("spaced"), std::string::npos);
+}
+
+TEST_F(AttentionTranslation, MixedDtypesAreUnavailable) {
+  const AttentionShape shape{.batch = 1, .seq = 4, .heads = 2, .kv_heads = 2, .head_dim = 8};
+  const Tensor q = q_like(shape, DType::bf16), k = k_like(shape, DType::f32);
+  const Translation translation = translate(Attention{q, k, k, q, lse_like(shape), shape}, {});
+  EXPECT_TRUE(translation.calls.empty());
+  EXPECT_EQ(translation.unavailable, "attention of bf16 with a tensor of f32");
+}
+
+/// Places that no band has, besides all that bands have.
+std::vector<Case> matmul_cases() {
+  std::vector<Case> list = cases();
+  AttentionShape shape{.batch = 2, .seq = 6, .heads = 6, .kv_heads = 2, .head_dim = 12};
+  shape.queries = run(3, 6, 3);
+  shape.keys = {{Places::Run{0, 7, 2}, Places::Run{15, 5, 1}}};
+  list.push_back({"spaced differently", shape});
+  shape.window = 4;
+  list.push_back({"spaced differently, window 4", shape});
+  shape.starts = packed_starts;
+  list.push_back({"spaced differently, packed, window 4", shape});
+  return list;
+}
+
+/// All at once, and in tiles of a row or a few of one head.
+constexpr std::int64_t score_limits[] = {1, 600, std::int64_t{256} << 20};
+
+double tolerance_of(DType dtype) {
+  if (dtype == DType::f32) return 2e-5;
+  return dtype == DType::bf16 ? 1.0 / 64 : 1.0 / 256;
+}
+
+TEST_F(AttentionTranslation, ForwardByMatmulsIsTheReferences) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const Case& c : matmul_cases())
+      for (const std::int64_t limit : score_limits) {
+        pool.clear();
+        const std::int64_t gap = limit == 600 ? 3 : 0;
+        const Resources resources{.fused_attention = false, .most_score_bytes = limit};
+        const std::string what = message(c.name, " ", name_of(dtype), " in ", limit, " bytes");
+        const double tolerance = tolerance_of(dtype);
+        const Tensor q = q_like(c.shape, dtype, gap), k = k_like(c.shape, dtype, gap);
+        const Tensor v = k_like(c.shape, dtype, gap), lse = lse_like(c.shape);
+        const Tensor o = q_like(c.shape, dtype), sum = q_like(c.shape, DType::f32, gap);
+        compare(Attention{q, k, v, o, lse, c.shape}, what, resources, tolerance);
+        compare(Attention{q, k, v, sum, lse, c.shape}, what + " into f32", resources, tolerance);
+        compare(Attention{q, k, v, sum, lse, c.shape, true}, what + " added", resources, tolerance);
+        if (HasFailure()) return;
+      }
+}
+
+TEST_F(AttentionTranslation, BackwardByMatmulsIsTheReferences) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const Case& c : matmul_cases())
+      for (const std::int64_t limit : score_limits) {
+        pool.clear();
+        const std::int64_t gap = limit == 600 ? 3 : 0;
+        const Resources resources{.fused_attention = false, .most_score_bytes = limit};
+        const Tensor q = q_like(c.shape, dtype, gap), k = k_like(c.shape, dtype);
+        const Tensor v = k_like(c.shape, dtype), o = q_like(c.shape, dtype);
+        const Tensor lse = lse_like(c.shape), d_o = q_like(c.shape, dtype, gap);
+        run_reference(Attention{q, k, v, o, lse, c.shape});
+        for (const bool accumulate : {false, true})
+          for (const DType sums : {dtype, DType::f32}) {
+            if (accumulate && sums != DType::f32) continue;
+            compare(AttentionBackward{q, k, v, o, lse, d_o, q_like(c.shape, sums, gap),
+                                      k_like(c.shape, sums), k_like(c.shape, sums, gap), c.shape,
+                                      accumulate},
+                    message(c.name, " ", name_of(dtype), " into ", name_of(sums), " in ", limit,
+                            " bytes", accumulate ? " added" : ""),
+                    resources, tolerance_of(dtype));
+          }
+        if (HasFailure()) return;
+      }
+}
+
+/// A ring's steps: three ranks' keys one after another are all keys at once, forward and backward.
+TEST_F(AttentionTranslation, ThreePartsByMatmulsAreTheWhole) {
+  for (const bool causal : {true, false}) {
+    pool.clear();
+    AttentionShape whole{.batch = 2, .seq = 12, .heads = 4, .kv_heads = 2, .head_dim = 8};
+    whole.causal = causal;
+    whole.batch = 1;
+    const Resources resources{.fused_attention = false, .most_score_bytes = 600};
+    const Tensor q = q_like(whole, DType::f32), k = k_like(whole, DType::f32);
+    const Tensor v = k_like(whole, DType::f32), d_o = q_like(whole, DType::f32);
+    const Tensor o = q_like(whole, DType::f32), lse = lse_like(whole);
+    const Tensor dq = q_like(whole, DType::f32), dk = k_like(whole, DType::f32);
+    const Tensor dv = k_like(whole, DType::f32);
+    const Tensor o_sum = q_like(whole, DType::f32), lse_sum = lse_like(whole);
+    const Tensor dq_sum = q_like(whole, DType::f32), dk_sum = k_like(whole, DType::f32);
+    const Tensor dv_sum = k_like(whole, DType::f32);
+    run_reference(Attention{q, k, v, o, lse, whole});
+    run_reference(AttentionBackward{q, k, v, o, lse, d_o, dq, dk, dv, whole});
+    std::vector<std::byte> memory(std::size_t{1} << 16);
+    const auto run_op = [&](const Op& op) {
+      Resources with = resources;
+      with.workspace = memory.data();
+      ASSERT_LE(workspace_bytes(op, with), static_cast<std::int64_t>(memory.size()));
+      host::run(translate(op, with));
+    };
+    const auto part_of = [&](std::int64_t first) {
+      AttentionShape part = whole;
+      part.queries = run(0, 12);
+      part.keys = run(first, 4);
+      return part;
+    };
+    for (const std::int64_t first : {0, 4, 8})
+      run_op(Attention{q, k.row_block(first, 4), v.row_block(first, 4), o_sum, lse_sum,
+                       part_of(first), first > 0});
+    for (const std::int64_t first : {0, 4, 8}) {
+      if (first == 0) run_op(Fill{dk_sum, 0}), run_op(Fill{dv_sum, 0});
+      if (first == 0) run_op(Fill{dq_sum, 0});
+      run_op(AttentionBackward{q, k.row_block(first, 4), v.row_block(first, 4), o_sum, lse_sum, d_o,
+                               dq_sum, dk_sum.row_block(first, 4), dv_sum.row_block(first, 4),
+                               part_of(first), true});
+    }
+    const auto expect_equal = [](const Tensor& result, const Tensor& expected, const char* what) {
+      for (std::int64_t i = 0; i < expected.numel(); ++i)
+        EXPECT_NEAR(result.as<float>()[i], expected.as<float>()[i], 2e-5) << what << ' ' << i;
+    };
+    expect_equal(o_sum, o, "o");
+    expect_equal(lse_sum, lse, "lse");
+    expect_equal(dq_sum, dq, "dq");
+    expect_equal(dk_sum, dk, "dk");
+    expect_equal(dv_sum, dv, "dv");
+  }
+}
+
+/// Of a long sequence scores alone would be 64 GiB.
+TEST_F(AttentionTranslation, ScoresAreBounded) {
+  const AttentionShape shape{
+      .batch = 1, .seq = 1 << 15, .heads = 16, .kv_heads = 4, .head_dim = 64};
+  const auto like = [&](std::int64_t heads) {
+    return Tensor{1, DType::bf16, {shape.seq, heads * 64}, 0, heads * 64, nullptr};
+  };
+  const Tensor q = like(16), k = like(4);
+  const Tensor lse{1, DType::f32, {1, 16, shape.seq}, 0, shape.seq, nullptr};
+  const Resources resources{.fused_attention = false};
+  const std::int64_t limit = std::int64_t{256} << 20, sums = 2 * shape.seq * 4 * 64 * 4;
+  EXPECT_LE(workspace_bytes(Attention{q, k, k, q, lse, shape}, resources), limit);
+  EXPECT_GT(workspace_bytes(Attention{q, k, k, q, lse, shape}, resources), limit / 2);
+  const AttentionBackward backward{q, k, k, q, lse, q, q, k, k, shape};
+  EXPECT_LE(workspace_bytes(backward, resources), limit + sums + (1 << 20));
+  EXPECT_GT(workspace_bytes(backward, resources), limit / 2);
 }
 
 }  // namespace

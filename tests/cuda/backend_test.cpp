@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -149,15 +150,69 @@ TEST(CudaBackend, AnOpThatNothingDoesIsAnInputErrorWithItsPath) {
   Rank rank{0, Mesh{{}}, backend};
   const AttentionShape shape{.batch = 1, .seq = 4, .heads = 1, .kv_heads = 1, .head_dim = 8};
   const Buffer x = rank.allocate({4, 8}, DType::f32, Category::activation);
+  const Buffer y = rank.allocate({4, 8}, DType::bf16, Category::activation);
   const Buffer lse = rank.allocate({1, 1, 4}, DType::f32, Category::activation);
   const auto scope = rank.scope("block0");
   try {
-    attention(rank, {x.tensor(), x.tensor(), x.tensor(), x.tensor(), lse.tensor(), shape});
-    FAIL() << "f32 attention was accepted";
+    attention(rank, {x.tensor(), y.tensor(), x.tensor(), x.tensor(), lse.tensor(), shape});
+    FAIL() << "attention of two dtypes was accepted";
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("block0: attention"));
-    EXPECT_THAT(error.what(), HasSubstr("bf16 works"));
+    EXPECT_THAT(error.what(), HasSubstr("with a tensor of bf16"));
   }
+}
+
+/// Attention forward and backward in bf16; how the gradients came about is seen from the device.
+void run_attention(Backend& backend, DType dtype = DType::bf16) {
+  Rank rank{0, Mesh{{}}, backend};
+  const AttentionShape shape{.batch = 1, .seq = 4, .heads = 2, .kv_heads = 2, .head_dim = 8};
+  const auto make = [&] { return rank.allocate({4, 16}, dtype, Category::activation); };
+  const Buffer q = make(), k = make(), v = make(), o = make(), d_o = make();
+  const Buffer dq = make(), dk = make(), dv = make();
+  const Buffer lse = rank.allocate({1, 2, 4}, DType::f32, Category::activation);
+  for (const Buffer* x : {&q, &k, &v, &d_o}) fill(rank, x->tensor(), 1);
+  attention(rank, {q.tensor(), k.tensor(), v.tensor(), o.tensor(), lse.tensor(), shape});
+  attention_backward(rank, {q.tensor(), k.tensor(), v.tensor(), o.tensor(), lse.tensor(),
+                            d_o.tensor(), dq.tensor(), dk.tensor(), dv.tensor(), shape});
+  std::vector<float> sums(8);
+  backend.read(lse.tensor(), sums.data());
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    EXPECT_NEAR(sums[i], std::sqrt(8.0F) + std::log(static_cast<float>(i % 4 + 1)), 1e-5);
+}
+
+TEST(CudaBackend, AttentionIsTheDevicesWhereItHasOne) {
+  Alone alone{1};
+  CudaBackend backend{alone.device, alone.transport, {}};
+  run_attention(backend);
+  EXPECT_EQ(alone.device.num_attentions, 2);
+  EXPECT_TRUE(backend.notices().empty());
+}
+
+TEST(CudaBackend, AttentionIsMatmulsWhereTheDeviceHasNoneAndSaysWhy) {
+  Alone alone{1};
+  alone.device.attention.why_not = "no cuDNN";
+  CudaBackend backend{alone.device, alone.transport, {}};
+  run_attention(backend);
+  run_attention(backend);
+  EXPECT_EQ(alone.device.num_attentions, 0);
+  EXPECT_THAT(backend.notices(), testing::ElementsAre("no cuDNN"));
+}
+
+TEST(CudaBackend, AttentionIsMatmulsWhereTheDeviceLacksTheShape) {
+  Alone alone{1};
+  alone.device.attention_backward.why_not = "no graph";
+  CudaBackend backend{alone.device, alone.transport, {}};
+  run_attention(backend);
+  EXPECT_EQ(alone.device.num_attentions, 1) << "forward";
+  EXPECT_THAT(backend.notices(), testing::ElementsAre("no graph"));
+}
+
+TEST(CudaBackend, AttentionInF32SaysThatItIsMatmuls) {
+  Alone alone{1};
+  CudaBackend backend{alone.device, alone.transport, {}};
+  run_attention(backend, DType::f32);
+  EXPECT_EQ(alone.device.num_attentions, 0);
+  EXPECT_THAT(backend.notices(), testing::ElementsAre(HasSubstr("attention in f32")));
 }
 
 TEST(CudaBackend, AWaitForAFenceThatNobodySignalledIsAnErrorWithItsPath) {

@@ -17,12 +17,15 @@ namespace shardmark::cuda {
 /// Runs the calls of a translation to their end.
 using RunCalls = std::function<void(const Translation&)>;
 
-/// Relative: f32 is computed in f32 and summed in another order than the reference's f64; bf16 may
-/// round the other way.
+/// Relative: f32 is computed in f32 and summed in another order than the reference's f64; bf16 and
+/// f16 may round the other way.
 inline double tolerance(const Op& op) {
-  for (const Tensor& tensor : touches(op).writes)
-    if (tensor.dtype == DType::bf16) return 1.0 / 128;
-  return 3e-5;
+  double most = 3e-5;
+  for (const Tensor& tensor : touches(op).writes) {
+    if (tensor.dtype == DType::bf16) most = std::max(most, 1.0 / 128);
+    if (tensor.dtype == DType::f16) most = std::max(most, 1.0 / 1024);
+  }
+  return most;
 }
 
 /// The angles of a rotation, in the pool; null for other ops.

@@ -22,7 +22,8 @@ inline Tensor columns_of(const ColumnMajor& m) {
   return {1, m.dtype, {m.cols, m.rows}, 0, m.leading_dimension, m.data};
 }
 
-inline void run(const MatmulCall& call) {
+/// One of a batch.
+inline void run_one(const MatmulCall& call) {
   EXPECT_GE(call.d.leading_dimension, call.d.rows);
   const Matrix a =
       call.transpose_a ? Matrix{columns_of(call.a)} : Matrix{columns_of(call.a)}.transposed();
@@ -44,6 +45,14 @@ inline void run(const MatmulCall& call) {
       for (std::int64_t r = 0; r < d.rows(); ++r) d(r, c) += bias[r];
   }
   d.transposed().store(columns_of(call.d));
+}
+inline void run(const MatmulCall& call) {
+  for (std::int64_t m = 0; m < call.num_batches; ++m) {
+    MatmulCall one = call;
+    for (ColumnMajor* matrix : {&one.a, &one.b, &one.d})
+      matrix->data += m * matrix->batch_stride * size_of(matrix->dtype);
+    run_one(one);
+  }
 }
 
 inline void run(const MemoryCopy& call) {

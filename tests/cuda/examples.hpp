@@ -1,7 +1,7 @@
 #pragma once
 
 // Every compute op on edges of shape: one row, one column, odd sizes, rows with a gap, tensors that
-// are not aligned, both dtypes.
+// are not aligned, every dtype.
 
 #include "core/error.hpp"
 #include "core/ops.hpp"
@@ -29,7 +29,7 @@ inline const std::vector<Layout>& layouts() {
       std::int64_t rows, cols;
     };
     std::vector<Layout> list;
-    for (const DType dtype : {DType::f32, DType::bf16})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       for (const Size size : {Size{1, 1}, Size{1, 40}, Size{9, 1}, Size{7, 37}, Size{5, 64},
                               Size{3, 1100}, Size{33, 24}})
         for (const std::int64_t gap : {0, 3, 8})

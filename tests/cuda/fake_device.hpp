@@ -51,6 +51,7 @@ class FakeDevice final : public Device {
       ASSERT_TRUE(events_.contains(wait->fence.id)) << "a wait for an event without a record";
       streams_[index_of(stream)].push_back({events_[wait->fence.id], [] {}});
     } else {
+      if (std::holds_alternative<FusedAttention>(call)) ++num_attentions;
       enqueue(stream, [call] { host::run(Translation{{call}, {}}); });
     }
   }
@@ -110,6 +111,11 @@ class FakeDevice final : public Device {
     is_stopped_ = false;
   }
 
+  const AttentionSupport& fused_attention() override { return attention; }
+  const AttentionSupport& fused_attention(const FusedAttention& call) override {
+    return call.backward ? attention_backward : attention;
+  }
+
   /// Nothing runs any more until communication is given up.
   void stop() { is_stopped_ = true; }
 
@@ -118,6 +124,8 @@ class FakeDevice final : public Device {
   int num_marks{0}, num_timed_marks{0};
   int num_aborts{0};
   std::string communication_error;
+  AttentionSupport attention, attention_backward;
+  int num_attentions{0};  ///< that were run as one call
 
  private:
   struct Reached {

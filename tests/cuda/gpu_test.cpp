@@ -1,15 +1,18 @@
 #include "core/cuda/gpu.hpp"
 
 #include "core/cpu/transport_threads.hpp"
+#include "core/cuda/attention_library.cuh"
 #include "core/cuda/backend.hpp"
 #include "core/cuda/check.cuh"
 #include "core/cuda/kernels/launch.hpp"
+#include "core/cuda/matmul_library.cuh"
 #include "core/error.hpp"
 #include "core/functions.hpp"
 #include "tests/cuda/compare.hpp"
 
 #include <gmock/gmock.h>
 
+#include <string>
 #include <vector>
 
 namespace shardmark::cuda {
@@ -60,6 +63,62 @@ TEST(Gpu, AProgramGivesTheRightNumbers) {
   std::vector<float> result(ones.size());
   backend.read(copied.tensor(), result.data());
   EXPECT_THAT(result, testing::Each(2.0F * n));
+}
+
+TEST(Gpu, WorkspacesAreAsTheManualAdvises) {
+  constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
+  EXPECT_EQ(advised_workspace_bytes(8), 4 * mebibyte);
+  EXPECT_EQ(advised_workspace_bytes(9), 32 * mebibyte);
+  EXPECT_EQ(advised_workspace_bytes(10), 32 * mebibyte);
+  EXPECT_EQ(advised_workspace_bytes(12), 12 * mebibyte);
+}
+
+TEST(Gpu, WithoutOneOrWithoutCudnnFusedAttentionSaysWhy) {
+  if (why_no_gpu().empty()) GTEST_SKIP() << "there is a GPU";
+  AttentionLibrary library;
+  EXPECT_NE(library.support().why_not, "");
+  EXPECT_EQ(library.support(FusedAttention{}).why_not, library.support().why_not);
+  EXPECT_THROW(library.run(FusedAttention{}, nullptr, nullptr), Error);
+}
+
+/// Attentions of a sequence, and the bands that a ring makes of one.
+std::vector<FusedAttention> attentions() {
+  std::vector<FusedAttention> calls;
+  Pool pool;
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const std::int64_t window : {0, 64})
+      for (const bool causal : {true, false})
+        for (const std::int64_t first_key : {0, 128}) {
+          pool.clear();
+          AttentionShape shape{.batch = 1, .seq = 256, .heads = 4, .kv_heads = 2, .head_dim = 64};
+          shape.causal = causal;
+          shape.window = window;
+          shape.queries = {{Places::Run{128, 256, 1}, Places::Run{}}};
+          shape.keys = {{Places::Run{first_key, 256, 1}, Places::Run{}}};
+          const Tensor q = pool.empty({256, 256}, dtype), k = pool.empty({256, 128}, dtype);
+          const Tensor lse = pool.empty({1, 4, 256}, DType::f32);
+          const Attention forward{q, k, k, q, lse, shape};
+          const AttentionBackward backward{q, k, k, q, lse, q, q, k, k, shape};
+          for (const Op& op : {Op{forward}, Op{backward}})
+            for (const Call& call : translate(op, {}).calls)
+              if (const auto* attention = std::get_if<FusedAttention>(&call))
+                calls.push_back(*attention);
+        }
+  return calls;
+}
+
+/// What the library's own rules say before it asks a device.
+TEST(Gpu, CudnnsFrontendHasNothingAgainstOurGraphs) {
+  if (const std::string why = objection_to(attentions().front(), 90);
+      why.find("cannot be loaded") != std::string::npos ||
+      why.find("this build") != std::string::npos)
+    GTEST_SKIP() << why;
+  for (const int sm : {80, 90, 100})
+    for (const FusedAttention& call : attentions())
+      EXPECT_EQ(objection_to(call, sm), "") << "sm_" << sm << (call.backward ? " backward" : "");
+  FusedAttention wrong = attentions().front();
+  wrong.left_bound = 0;
+  EXPECT_NE(objection_to(wrong, 90), "") << "else nothing was checked";
 }
 
 /// Memory that host and GPU both see.

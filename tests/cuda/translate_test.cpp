@@ -87,6 +87,28 @@ TEST(Translate, AccessesAreWideWhereTheyCanBe) {
   EXPECT_EQ(gelu(1, 0, 0), 1);
 }
 
+/// A program's ops are translated again and again: from the second time on nothing is allocated.
+TEST(Translate, MemoryOfCallsIsUsedAgain) {
+  Pool pool;
+  Translation translation;
+  const Tensor x = pool.random({8, 64}, DType::bf16), w = pool.random({64, 64}, DType::bf16);
+  const Tensor y = pool.random({8, 64}, DType::bf16), bias = pool.random({64}, DType::bf16);
+  const Tensor sum = pool.random({8, 64}, DType::f32);
+  const std::vector<Op> ops{Matmul{x, w, sum, bias}, Gelu{x, y}, Copy{x, sum}, Fill{y, 0}};
+  for (const Op& op : ops) translate(op, {}, translation);
+  const Call* const calls = translation.calls.data();
+  const std::size_t capacity = translation.calls.capacity();
+  for (const Op& op : ops) {
+    translate(op, {}, translation);
+    EXPECT_EQ(translation.calls.size(), translate(op, {}).calls.size()) << name_of(op);
+    EXPECT_EQ(translation.calls.data(), calls) << name_of(op);
+  }
+  EXPECT_EQ(translation.calls.capacity(), capacity);
+  translation.unavailable = "of the op before";
+  translate(Gelu{x, y}, {}, translation);
+  EXPECT_EQ(translation.unavailable, "");
+}
+
 TEST(Translate, NothingToDoIsNoCall) {
   Pool pool;
   const Tensor none = pool.empty({0, 16}, DType::f32), vector = pool.empty({16}, DType::f32);

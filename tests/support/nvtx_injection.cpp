@@ -1,11 +1,15 @@
 // An NVTX tool for tests: NVTX loads it when NVTX_INJECTION64_PATH names it. Writes what it is told
 // to the file named by SHARDMARK_NVTX_LOG, one line per call:
-//   domain NAME | category NUMBER NAME | start ID CATEGORY COLOUR PAYLOAD MESSAGE | end ID
-// Only calls in domain "shardmark" with registered messages are known.
+//   domain NAME | category NUMBER NAME | schema ENTRY:OFFSET... | end ID
+//   start ID CATEGORY COLOUR FLOPS BYTES MESSAGE
+// Only calls in domain "shardmark" with registered messages and payloads are known.
 
 #include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtPayload.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <list>
 #include <mutex>
@@ -44,6 +48,8 @@ class Log {
   nvtxRangeId_t last_id_{0};
 };
 
+constexpr std::uint64_t schema_id = 77;
+
 template <class Handle>
 Handle to_handle(const char* text) {
   return reinterpret_cast<Handle>(const_cast<char*>(text));
@@ -65,12 +71,27 @@ nvtxStringHandle_t register_string(nvtxDomainHandle_t, const char* text) {
 nvtxRangeId_t start_range(nvtxDomainHandle_t, const nvtxEventAttributes_t* event) {
   const nvtxRangeId_t id = Log::instance().next_id();
   const char* text = reinterpret_cast<const char*>(event->message.registered);
-  const double payload = event->payloadType == NVTX_PAYLOAD_TYPE_DOUBLE
-                             ? event->payload.dValue
-                             : static_cast<double>(event->payload.ullValue);
-  Log::instance().line("start ", id, ' ', event->category, ' ', event->color, ' ', payload, ' ',
-                       text);
+  double flops = -1;
+  std::uint64_t bytes = 0;
+  if (event->payloadType == NVTX_PAYLOAD_TYPE_EXT && event->reserved0 == 1) {
+    const auto* data = reinterpret_cast<const nvtxPayloadData_t*>(event->payload.ullValue);
+    if (data->schemaId == schema_id && data->size == sizeof flops + sizeof bytes) {
+      std::memcpy(&flops, data->payload, sizeof flops);
+      std::memcpy(&bytes, static_cast<const char*>(data->payload) + sizeof flops, sizeof bytes);
+    }
+  }
+  Log::instance().line("start ", id, ' ', event->category, ' ', event->color, ' ', flops, ' ',
+                       bytes, ' ', text);
   return id;
+}
+
+std::uint64_t register_schema(nvtxDomainHandle_t, const nvtxPayloadSchemaAttr_t* schema) {
+  std::string text = "schema";
+  for (std::size_t i = 0; i < schema->numEntries; ++i)
+    text += std::string{" "} + schema->entries[i].name + ':' +
+            std::to_string(schema->entries[i].offset);
+  Log::instance().line(text);
+  return schema_id;
 }
 
 void end_range(nvtxDomainHandle_t, nvtxRangeId_t id) { Log::instance().line("end ", id); }
@@ -96,5 +117,15 @@ extern "C" int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table) {
   install(table, size, NVTX_CBID_CORE2_DomainRegisterStringA, &register_string);
   install(table, size, NVTX_CBID_CORE2_DomainRangeStartEx, &start_range);
   install(table, size, NVTX_CBID_CORE2_DomainRangeEnd, &end_range);
+  return 1;
+}
+
+/// Extensions are offered one by one.
+extern "C" int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
+  if (module->moduleId != NVTX_EXT_PAYLOAD_MODULEID) return 0;
+  for (std::size_t i = 0; i < module->segmentsCount; ++i)
+    if (module->segments[i].slotCount > NVTX3EXT_CBID_nvtxPayloadSchemaRegister)
+      module->segments[i].functionSlots[NVTX3EXT_CBID_nvtxPayloadSchemaRegister] =
+          reinterpret_cast<std::intptr_t>(&register_schema);
   return 1;
 }

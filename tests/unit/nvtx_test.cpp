@@ -27,12 +27,13 @@ using testing::Pair;
 struct Range {
   int category{0};
   std::uint32_t colour{0};
-  double payload{0};
+  double flops{0};
+  std::uint64_t bytes{0};
   std::string message;
 };
 
 struct NvtxLog {
-  std::vector<std::string> domains;
+  std::vector<std::string> domains, schemas;
   std::map<int, std::string> categories;
   std::vector<Range> ranges;
   std::map<std::uint64_t, Range> open;  ///< by range id
@@ -51,10 +52,12 @@ NvtxLog read_log() {
     } else if (word == "category") {
       int number = 0;
       words >> number >> log.categories[number];
+    } else if (word == "schema") {
+      std::getline(words, log.schemas.emplace_back());
     } else if (word == "start") {
       std::uint64_t id = 0;
       Range range;
-      words >> id >> range.category >> range.colour >> range.payload >> range.message;
+      words >> id >> range.category >> range.colour >> range.flops >> range.bytes >> range.message;
       log.ranges.push_back(range);
       log.open[id] = range;
     } else if (word == "end") {
@@ -109,11 +112,23 @@ TEST(NvtxRanges, CarryPathLaneAndWorkAndMayInterleave) {
   ASSERT_EQ(products.size(), 1U);
   EXPECT_EQ(reduces[0].category, 2);
   EXPECT_EQ(products[0].category, 1);
-  EXPECT_EQ(reduces[0].payload, 4 * 8 * 4);  // 2 (n-1)/n = 1 on two ranks
-  EXPECT_EQ(products[0].payload, 2.0 * 4 * 8 * 16);
+  EXPECT_THAT(log.schemas, Contains(" flops:0 bytes:8"));
+  EXPECT_EQ(reduces[0].bytes, 4U * 8 * 4);  // 2 (n-1)/n = 1 on two ranks
+  EXPECT_EQ(reduces[0].flops, 0);
+  EXPECT_EQ(products[0].flops, 2.0 * 4 * 8 * 16);
+  EXPECT_EQ(products[0].bytes, 0U);
   EXPECT_NE(reduces[0].colour, products[0].colour);
   EXPECT_THAT(log.open, IsEmpty());
   EXPECT_EQ(log.num_ends_without_start, 0);
+}
+
+TEST(NvtxWindow, IsARangeForAsLongAsItLives) {
+  {
+    const NvtxWindow window{"profiled"};
+    EXPECT_EQ(ranges_named(read_log(), "profiled").size(), 1U);
+    EXPECT_EQ(read_log().open.size(), 1U);
+  }
+  EXPECT_THAT(read_log().open, IsEmpty());
 }
 
 TEST(NvtxRanges, AreClosedAfterAnError) {

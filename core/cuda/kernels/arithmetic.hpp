@@ -3,7 +3,6 @@
 // Reductions step by step, for every dtype; as core/cpu/reduce.cpp does them.
 
 #include "core/cuda/kernels/view.hpp"
-#include "core/f16.hpp"
 #include "core/ops.hpp"
 
 #include <cstdint>

@@ -44,7 +44,7 @@ struct AddRowsKernel {
   }
 };
 
-/// Between f32 and bf16.
+/// Between f32, bf16 and f16.
 struct CastKernel {
   static constexpr const char* name = "shardmark_cast";
   Extent extent;

@@ -7,6 +7,7 @@
 #include "core/cuda/kernels/elementwise.hpp"
 #include "core/cuda/kernels/merge.hpp"
 #include "core/cuda/kernels/rows.hpp"
+#include "core/cuda/kernels/scores.hpp"
 
 #include <cstdint>
 #include <string_view>
@@ -18,8 +19,10 @@ using ElementKernel =
     std::variant<AddKernel, AddBiasKernel, AddRowsKernel, CastKernel, FillKernel, CombineKernel,
                  DivideKernel, GeluKernel, GeluBackwardKernel, SwiGluKernel, SwiGluBackwardKernel,
                  RopeKernel, EmbeddingKernel, EmbeddingBackwardKernel, CrossEntropyLossKernel,
-                 CrossEntropyBackwardKernel, MergeOutputKernel, MergeSumsKernel>;
-using RowKernel = std::variant<NormKernel, NormBackwardKernel, RowMaxKernel, CrossEntropySumKernel>;
+                 CrossEntropyBackwardKernel, MergeOutputKernel, MergeSumsKernel,
+                 SoftmaxBackwardKernel>;
+using RowKernel = std::variant<NormKernel, NormBackwardKernel, RowMaxKernel, CrossEntropySumKernel,
+                               SoftmaxKernel, OutputSlopeKernel>;
 using ColumnKernel = std::variant<SumRowsKernel, NormWeightsKernel>;
 using Kernel = decltype(joined(ElementKernel{}, RowKernel{}, ColumnKernel{}));
 

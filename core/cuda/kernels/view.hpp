@@ -4,6 +4,7 @@
 // compiled for both, so that its arithmetic is tested where there is no GPU.
 
 #include "core/bf16.hpp"
+#include "core/f16.hpp"
 #include "core/tensor.hpp"
 
 #include <cstdint>
@@ -51,12 +52,12 @@ struct Extent {
   std::int64_t rows{0}, cols{0};
 };
 
-/// A matrix of f32 or bf16 whose rows start `row_stride` elements apart. The dtype is a value, not
-/// a type: all threads branch alike, and memory is what these kernels wait for.
+/// A matrix of f32, bf16 or f16 whose rows start `row_stride` elements apart. The dtype is a value,
+/// not a type: all threads branch alike, and memory is what these kernels wait for.
 struct View {
   std::byte* data{nullptr};
   std::int64_t row_stride{0};
-  bool is_bf16{false};
+  DType dtype{DType::f32};
 };
 
 template <int width>
@@ -74,13 +75,16 @@ template <int width>
 SHARDMARK_BOTH Values<width> load(const View& x, std::int64_t row, std::int64_t column) {
   const std::int64_t index = row * x.row_stride + column;
   Values<width> values;
-  if (x.is_bf16) {
-    const auto packet = fetch<Packet<std::uint16_t, width>>(x.data + 2 * index);
-    for (int i = 0; i < width; ++i) values.at[i] = to_float(packet.at[i]);
-  } else {
+  if (x.dtype == DType::f32) {
     const auto packet = fetch<Packet<float, width>>(x.data + 4 * index);
     for (int i = 0; i < width; ++i) values.at[i] = packet.at[i];
+    return values;
   }
+  const auto packet = fetch<Packet<std::uint16_t, width>>(x.data + 2 * index);
+  if (x.dtype == DType::bf16)
+    for (int i = 0; i < width; ++i) values.at[i] = to_float(packet.at[i]);
+  else
+    for (int i = 0; i < width; ++i) values.at[i] = from_f16(packet.at[i]);
   return values;
 }
 SHARDMARK_BOTH inline float load_one(const View& x, std::int64_t row, std::int64_t column) {
@@ -91,15 +95,18 @@ template <int width>
 SHARDMARK_BOTH void store(const View& y, std::int64_t row, std::int64_t column,
                           const Values<width>& values) {
   const std::int64_t index = row * y.row_stride + column;
-  if (y.is_bf16) {
-    Packet<std::uint16_t, width> packet;
-    for (int i = 0; i < width; ++i) packet.at[i] = to_bf16(values.at[i]);
-    put(y.data + 2 * index, packet);
-  } else {
+  if (y.dtype == DType::f32) {
     Packet<float, width> packet;
     for (int i = 0; i < width; ++i) packet.at[i] = values.at[i];
     put(y.data + 4 * index, packet);
+    return;
   }
+  Packet<std::uint16_t, width> packet;
+  if (y.dtype == DType::bf16)
+    for (int i = 0; i < width; ++i) packet.at[i] = to_bf16(values.at[i]);
+  else
+    for (int i = 0; i < width; ++i) packet.at[i] = to_f16(values.at[i]);
+  put(y.data + 2 * index, packet);
 }
 SHARDMARK_BOTH inline void store_one(const View& y, std::int64_t row, std::int64_t column,
                                      float value) {

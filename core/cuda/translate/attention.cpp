@@ -1,9 +1,10 @@
-// Attention by cuDNN, band by band. One band over all rows goes straight into the op's tensors;
-// otherwise a band's result goes to the workspace and is merged (forward) or added (backward).
+// Attention by cuDNN where it has one, band by band. One band over all rows goes straight into the
+// op's tensors; otherwise a band's result goes to the workspace and is merged (forward) or added
+// (backward).
 //
 // In the workspace results have the operands' dtype, because cuDNN has no other: a merge of n bands
-// in bf16 rounds a band's output once (relative 2^-9) before the weights of all bands, which are at
-// most 1, are applied. Sums are f32, and so is o where it accumulates.
+// in bf16 rounds a band's output once (relative 2^-9; in f16 2^-12) before the weights of all
+// bands, which are at most 1, are applied. Sums are f32, and so is o where it accumulates.
 
 #include "core/cuda/translate/bands.hpp"
 #include "core/cuda/translate/parts.hpp"
@@ -16,34 +17,12 @@
 namespace shardmark::cuda {
 namespace {
 
-constexpr std::int64_t alignment = 256;
-
-std::int64_t aligned_size(std::int64_t bytes) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
-
-/// Places in the workspace, one after another.
-class Workspace {
- public:
-  explicit Workspace(std::byte* data) : data_{data} {}
-  std::byte* take(std::int64_t bytes) {
-    std::byte* const begin = data_;
-    data_ += aligned_size(bytes);
-    return begin;
-  }
-
- private:
-  std::byte* data_;
-};
-
 /// Why cuDNN does not do it; empty if it does.
 std::string refusal(const AttentionShape& shape, std::initializer_list<Tensor> tensors,
                     std::int64_t most_head_dim) {
   const DType dtype = tensors.begin()->dtype;
-  if (dtype != DType::bf16)
-    return message("attention in ", name_of(dtype),
-                   ": cuDNN's is for 16-bit types, and there is no "
-                   "kernel of our own yet; --dtype bf16 works");
+  if (dtype != DType::bf16 && dtype != DType::f16)
+    return message("attention in ", name_of(dtype), "; cuDNN's is for 16-bit types");
   if (shape.head_dim % 8 != 0 || shape.head_dim > most_head_dim)
     return message("attention with heads of ", shape.head_dim,
                    " elements; cuDNN's takes multiples "
@@ -152,19 +131,32 @@ void append_sum(const Tensor& part, const Tensor& whole, const RowMap& rows, Tra
          width_of(part.cols(), {part, whole}));
 }
 
+std::string refusal(const Attention& op) {
+  constexpr std::int64_t most_head_dim = 256;
+  return refusal(op.shape, {op.q, op.k, op.v}, most_head_dim);
+}
+std::string refusal(const AttentionBackward& op) {
+  constexpr std::int64_t most_head_dim = 128;  // on every architecture
+  return refusal(op.shape, {op.q, op.k, op.v, op.o, op.d_o}, most_head_dim);
+}
+/// The bands if cuDNN is to do it, else nothing.
+template <class O>
+std::optional<std::vector<Band>> fused_bands(const O& op, const Resources& resources) {
+  if (!resources.fused_attention || !refusal(op).empty()) return std::nullopt;
+  return bands_of(op.shape);
+}
+
 }  // namespace
 
-Translation calls_of(const Attention& op, const Resources& resources) {
-  constexpr std::int64_t most_head_dim = 256;
+void append_calls(const Attention& op, const Resources& resources, Translation& to) {
   SHARDMARK_CHECK(op.lse.contiguous(), "attention with an lse that is not contiguous");
-  Translation result;
-  result.unavailable = refusal(op.shape, {op.q, op.k, op.v}, most_head_dim);
-  if (!result.unavailable.empty()) return result;
-  const std::vector<Band> bands = *bands_of(op.shape);
+  const std::optional<std::vector<Band>> fused = fused_bands(op, resources);
+  if (!fused) return append_matmul_attention(op, resources, to);
+  const std::vector<Band>& bands = *fused;
   const bool direct = is_direct(op, bands);
   if (!direct && !op.accumulate) {
-    append(result, calls_of(Fill{op.o, 0}, resources));
-    append(result, calls_of(Fill{op.lse, -std::numeric_limits<float>::infinity()}, resources));
+    append_calls(Fill{op.o, 0}, resources, to);
+    append_calls(Fill{op.lse, -std::numeric_limits<float>::infinity()}, resources, to);
   }
   for (const Band& band : bands) {
     const Cut cut{op.shape, band};
@@ -176,7 +168,7 @@ Translation calls_of(const Attention& op, const Resources& resources) {
     if (direct) {
       graph.o = cut.of_queries(op.o);
       graph.stats = cut.sums(op.lse);
-      result.calls.emplace_back(graph);
+      to.calls.emplace_back(graph);
       continue;
     }
     const Tensor o_part = cut.part(workspace, cut.query_part_rows(), op.shape.heads, op.q.dtype);
@@ -186,24 +178,21 @@ Translation calls_of(const Attention& op, const Resources& resources) {
                            band.num_queries, 0, band.num_queries);
     graph.stats = graph_sums(part_sums, op.shape.batch, op.shape.heads, band.num_queries, 0,
                              band.num_queries);
-    result.calls.emplace_back(graph);
-    append_merge(op, cut, o_part, reinterpret_cast<float*>(part_sums), result);
+    to.calls.emplace_back(graph);
+    append_merge(op, cut, o_part, reinterpret_cast<float*>(part_sums), to);
   }
-  return result;
 }
 
-Translation calls_of(const AttentionBackward& op, const Resources& resources) {
-  constexpr std::int64_t most_head_dim = 128;  // on every architecture
+void append_calls(const AttentionBackward& op, const Resources& resources, Translation& to) {
   SHARDMARK_CHECK(op.lse.contiguous(), "attention with an lse that is not contiguous");
   const AttentionShape& shape = op.shape;
-  Translation result;
-  result.unavailable = refusal(shape, {op.q, op.k, op.v, op.o, op.d_o}, most_head_dim);
-  if (!result.unavailable.empty()) return result;
-  const std::vector<Band> bands = *bands_of(shape);
+  const std::optional<std::vector<Band>> fused = fused_bands(op, resources);
+  if (!fused) return append_matmul_attention(op, resources, to);
+  const std::vector<Band>& bands = *fused;
   const bool direct = is_direct(op, bands);
   if (!direct && !op.accumulate)
     for (const Tensor& gradient : {op.dq, op.dk, op.dv})
-      append(result, calls_of(Fill{gradient, 0}, resources));
+      append_calls(Fill{gradient, 0}, resources, to);
   for (const Band& band : bands) {
     const Cut cut{shape, band};
     Workspace workspace{resources.workspace};
@@ -218,7 +207,7 @@ Translation calls_of(const AttentionBackward& op, const Resources& resources) {
       graph.dq = cut.of_queries(op.dq);
       graph.dk = cut.of_keys(op.dk);
       graph.dv = cut.of_keys(op.dv);
-      result.calls.emplace_back(graph);
+      to.calls.emplace_back(graph);
       continue;
     }
     const Tensor dq = cut.part(workspace, cut.query_part_rows(), shape.heads, op.q.dtype);
@@ -230,36 +219,49 @@ Translation calls_of(const AttentionBackward& op, const Resources& resources) {
     graph.dq = whole(dq, shape.heads, band.num_queries);
     graph.dk = whole(dk, shape.kv_heads, band.num_keys);
     graph.dv = whole(dv, shape.kv_heads, band.num_keys);
-    result.calls.emplace_back(graph);
+    to.calls.emplace_back(graph);
     const RowMap key_rows{band.num_keys, shape.num_keys(), band.first_key};
-    append_sum(dq, op.dq, {band.num_queries, shape.seq, band.first_query}, result);
-    append_sum(dk, op.dk, key_rows, result);
-    append_sum(dv, op.dv, key_rows, result);
+    append_sum(dq, op.dq, {band.num_queries, shape.seq, band.first_query}, to);
+    append_sum(dk, op.dk, key_rows, to);
+    append_sum(dv, op.dv, key_rows, to);
   }
-  return result;
 }
 
-std::int64_t attention_workspace_bytes(const Attention& op) {
-  const std::optional<std::vector<Band>> bands = bands_of(op.shape);
+std::int64_t attention_workspace_bytes(const Attention& op, const Resources& resources) {
+  const std::optional<std::vector<Band>> bands = fused_bands(op, resources);
+  if (!bands) return matmul_attention_bytes(op, resources);
   std::int64_t most = 0;
-  if (!bands || is_direct(op, *bands)) return most;
+  if (is_direct(op, *bands)) return most;
   for (const Band& band : *bands) {
+    Workspace workspace{nullptr};
     const std::int64_t values = op.shape.batch * band.num_queries * op.shape.heads;
-    most = std::max(most, aligned_size(values * op.shape.head_dim * size_of(op.q.dtype)) +
-                              aligned_size(values * size_of(DType::f32)));
+    workspace.take(values * op.shape.head_dim * size_of(op.q.dtype));
+    workspace.take(values * size_of(DType::f32));
+    most = std::max(most, workspace.used_bytes());
   }
   return most;
 }
 
-std::int64_t attention_workspace_bytes(const AttentionBackward& op) {
-  const std::optional<std::vector<Band>> bands = bands_of(op.shape);
+std::int64_t attention_workspace_bytes(const AttentionBackward& op, const Resources& resources) {
+  const std::optional<std::vector<Band>> bands = fused_bands(op, resources);
+  if (!bands) return matmul_attention_bytes(op, resources);
   std::int64_t most = 0;
-  if (!bands || is_direct(op, *bands)) return most;
+  if (is_direct(op, *bands)) return most;
   const std::int64_t row_bytes = op.shape.batch * op.shape.head_dim * size_of(op.q.dtype);
-  for (const Band& band : *bands)
-    most = std::max(most, aligned_size(band.num_queries * op.shape.heads * row_bytes) +
-                              2 * aligned_size(band.num_keys * op.shape.kv_heads * row_bytes));
+  for (const Band& band : *bands) {
+    Workspace workspace{nullptr};
+    workspace.take(band.num_queries * op.shape.heads * row_bytes);
+    workspace.take(band.num_keys * op.shape.kv_heads * row_bytes);
+    workspace.take(band.num_keys * op.shape.kv_heads * row_bytes);
+    most = std::max(most, workspace.used_bytes());
+  }
   return most;
+}
+
+std::string why_not_fused(const Op& op) {
+  if (const auto* o = std::get_if<Attention>(&op)) return refusal(*o);
+  if (const auto* o = std::get_if<AttentionBackward>(&op)) return refusal(*o);
+  return {};
 }
 
 }  // namespace shardmark::cuda

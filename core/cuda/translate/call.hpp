@@ -16,21 +16,22 @@
 namespace shardmark::cuda {
 
 /// A matrix as cuBLASLt sees it: element (r, c) is `r + c * leading_dimension` elements behind
-/// data.
+/// data; of matrix m of a batch, `m * batch_stride` more.
 struct ColumnMajor {
   std::byte* data{nullptr};
   DType dtype{DType::f32};
-  std::int64_t rows{0}, cols{0}, leading_dimension{0};
+  std::int64_t rows{0}, cols{0}, leading_dimension{0}, batch_stride{0};
 };
-/// cublasLtMatmul: d = op(a) op(b) + beta d [+ bias], summed in f32.
+/// cublasLtMatmul: d = op(a) op(b) + beta d [+ bias], summed in f32, for each of a batch.
 struct MatmulCall {
   ColumnMajor a, b, d;
+  std::int64_t num_batches{1};
   bool transpose_a{false}, transpose_b{false};
   bool fast_tf32{false};     ///< CUBLAS_COMPUTE_32F_FAST_TF32 instead of CUBLAS_COMPUTE_32F
   float beta{0};             ///< 0, or 1: what d holds is added to
   std::byte* bias{nullptr};  ///< CUBLASLT_EPILOGUE_BIAS: d.rows elements of d's dtype; or null
   /// The largest power of two, at most 16, that divides the addresses and the bytes from one column
-  /// to the next of a, b and d. Below 16 only slower algorithms apply.
+  /// and one matrix to the next of a, b and d. Below 16 only slower algorithms apply.
   int alignment_bytes{16};
 };
 

@@ -35,12 +35,11 @@ Elements elements_of(const Tensor& tensor) {
 
 /// An elementwise kernel on tensors of one shape.
 template <class MakeKernel>
-Translation elementwise(std::initializer_list<Tensor> tensors, const MakeKernel& make_kernel) {
-  Translation result;
+void elementwise(Translation& to, std::initializer_list<Tensor> tensors,
+                 const MakeKernel& make_kernel) {
   const Extent extent = extent_of(tensors);
   const bool one_row = extent.rows == 1;
-  append(result, make_kernel(extent), width_of(extent.cols, tensors, one_row));
-  return result;
+  append(to, make_kernel(extent), width_of(extent.cols, tensors, one_row));
 }
 
 /// As many rows as y, each of which the kernel knows.
@@ -79,9 +78,11 @@ Partials partials_of(const Tensor& partials) {
 }  // namespace
 
 View view_of(const Tensor& tensor) {
-  SHARDMARK_CHECK(tensor.dtype == DType::f32 || tensor.dtype == DType::bf16, "a kernel for ",
-                  name_of(tensor.dtype), "; there are kernels for f32 and bf16");
-  return {tensor.data, tensor.row_stride, tensor.dtype == DType::bf16};
+  const bool is_known =
+      tensor.dtype == DType::f32 || tensor.dtype == DType::bf16 || tensor.dtype == DType::f16;
+  SHARDMARK_CHECK(is_known, "a kernel for ", name_of(tensor.dtype),
+                  "; there are kernels for f32, bf16 and f16");
+  return {tensor.data, tensor.row_stride, tensor.dtype};
 }
 
 View row_vector(const Tensor& vector) {
@@ -113,132 +114,118 @@ int width_of(std::int64_t cols, std::initializer_list<Tensor> tensors, bool one_
   return all_aligned && cols >= wide ? wide : 1;
 }
 
-Translation calls_of(const Add& op, const Resources&) {
-  return elementwise({op.y, op.a, op.b}, [&](const Extent& extent) {
+void append_calls(const Add& op, const Resources&, Translation& to) {
+  elementwise(to, {op.y, op.a, op.b}, [&](const Extent& extent) {
     return AddKernel{extent, view_of(op.a), view_of(op.b), view_of(op.y)};
   });
 }
 
-Translation calls_of(const AddBias& op, const Resources&) {
-  Translation result;
-  append(result, AddBiasKernel{rows_of(op.y), view_of(op.x), row_vector(op.bias), view_of(op.y)},
+void append_calls(const AddBias& op, const Resources&, Translation& to) {
+  append(to, AddBiasKernel{rows_of(op.y), view_of(op.x), row_vector(op.bias), view_of(op.y)},
          width_of(op.y.cols(), {op.y, op.x, op.bias}));
-  return result;
 }
 
-Translation calls_of(const SumRows& op, const Resources&) {
-  Translation result;
-  append(result, SumRowsKernel{rows_of(op.x), view_of(op.x), row_vector(op.y), op.accumulate}, 1);
-  return result;
+void append_calls(const SumRows& op, const Resources&, Translation& to) {
+  append(to, SumRowsKernel{rows_of(op.x), view_of(op.x), row_vector(op.y), op.accumulate}, 1);
 }
 
-Translation calls_of(const Copy& op, const Resources&) {
+void append_calls(const Copy& op, const Resources&, Translation& to) {
   if (op.x.dtype != op.y.dtype)
-    return elementwise({op.y, op.x}, [&](const Extent& extent) {
+    return elementwise(to, {op.y, op.x}, [&](const Extent& extent) {
       return CastKernel{extent, view_of(op.x), view_of(op.y)};
     });
-  Translation result;
-  if (op.x.numel() == 0 || op.x.data == op.y.data) return result;
+  if (op.x.numel() == 0 || op.x.data == op.y.data) return;
   const std::int64_t size = size_of(op.x.dtype);
   if (op.x.contiguous() && op.y.contiguous())
-    result.calls.emplace_back(
+    to.calls.emplace_back(
         MemoryCopy{op.x.data, op.y.data, op.x.bytes(), 1, op.x.bytes(), op.x.bytes()});
   else
-    result.calls.emplace_back(MemoryCopy{op.x.data, op.y.data, op.x.cols() * size, op.x.rows(),
-                                         op.x.row_stride * size, op.y.row_stride * size});
-  return result;
+    to.calls.emplace_back(MemoryCopy{op.x.data, op.y.data, op.x.cols() * size, op.x.rows(),
+                                     op.x.row_stride * size, op.y.row_stride * size});
 }
 
-Translation calls_of(const Fill& op, const Resources&) {
+void append_calls(const Fill& op, const Resources&, Translation& to) {
   const std::uint64_t bits = bits_of(op.value, op.x.dtype);
   const std::int64_t size = size_of(op.x.dtype);
   if (bits != 0)
-    return elementwise({op.x}, [&](const Extent& extent) {
+    return elementwise(to, {op.x}, [&](const Extent& extent) {
       return FillKernel{extent, op.x.data, op.x.row_stride, static_cast<int>(size), bits};
     });
-  Translation result;
-  if (op.x.numel() == 0) return result;
+  if (op.x.numel() == 0) return;
   if (op.x.contiguous())
-    result.calls.emplace_back(MemoryClear{op.x.data, op.x.bytes(), 1, op.x.bytes()});
+    to.calls.emplace_back(MemoryClear{op.x.data, op.x.bytes(), 1, op.x.bytes()});
   else
-    result.calls.emplace_back(
+    to.calls.emplace_back(
         MemoryClear{op.x.data, op.x.cols() * size, op.x.rows(), op.x.row_stride * size});
-  return result;
 }
 
-Translation calls_of(const Combine& op, const Resources&) {
-  return elementwise({op.y, op.x}, [&](const Extent& extent) {
+void append_calls(const Combine& op, const Resources&, Translation& to) {
+  elementwise(to, {op.y, op.x}, [&](const Extent& extent) {
     return CombineKernel{extent, elements_of(op.x), elements_of(op.y), op.reduction};
   });
 }
 
-Translation calls_of(const Divide& op, const Resources&) {
-  return elementwise({op.x}, [&](const Extent& extent) {
+void append_calls(const Divide& op, const Resources&, Translation& to) {
+  elementwise(to, {op.x}, [&](const Extent& extent) {
     return DivideKernel{extent, elements_of(op.x), op.divisor};
   });
 }
 
-Translation calls_of(const Gelu& op, const Resources&) {
-  return elementwise({op.y, op.x}, [&](const Extent& extent) {
+void append_calls(const Gelu& op, const Resources&, Translation& to) {
+  elementwise(to, {op.y, op.x}, [&](const Extent& extent) {
     return GeluKernel{extent, view_of(op.x), view_of(op.y), op.kind};
   });
 }
 
-Translation calls_of(const GeluBackward& op, const Resources&) {
-  return elementwise({op.dx, op.x, op.dy}, [&](const Extent& extent) {
+void append_calls(const GeluBackward& op, const Resources&, Translation& to) {
+  elementwise(to, {op.dx, op.x, op.dy}, [&](const Extent& extent) {
     return GeluBackwardKernel{extent, view_of(op.x), view_of(op.dy), view_of(op.dx), op.kind};
   });
 }
 
-Translation calls_of(const SwiGlu& op, const Resources&) {
-  return elementwise({op.y, op.gate, op.up}, [&](const Extent& extent) {
+void append_calls(const SwiGlu& op, const Resources&, Translation& to) {
+  elementwise(to, {op.y, op.gate, op.up}, [&](const Extent& extent) {
     return SwiGluKernel{extent, view_of(op.gate), view_of(op.up), view_of(op.y)};
   });
 }
 
-Translation calls_of(const SwiGluBackward& op, const Resources&) {
-  return elementwise({op.dgate, op.gate, op.up, op.dy, op.dup}, [&](const Extent& extent) {
+void append_calls(const SwiGluBackward& op, const Resources&, Translation& to) {
+  elementwise(to, {op.dgate, op.gate, op.up, op.dy, op.dup}, [&](const Extent& extent) {
     return SwiGluBackwardKernel{extent,         view_of(op.gate),  view_of(op.up),
                                 view_of(op.dy), view_of(op.dgate), view_of(op.dup)};
   });
 }
 
-Translation calls_of(const Norm& op, const Resources&) {
-  Translation result;
+void append_calls(const Norm& op, const Resources&, Translation& to) {
   const View no_bias{};
-  append(result,
+  append(to,
          NormKernel{rows_of(op.x), view_of(op.x), row_vector(op.gain),
                     op.bias ? row_vector(op.bias) : no_bias, view_of(op.y), view_of(op.stats),
                     bool{op.bias}, op.kind == NormKind::rms, op.epsilon},
          width_of(op.x.cols(), {op.x, op.y, op.gain, op.bias}));
-  return result;
 }
 
 /// The weights' gradients first: dx may replace what they are made from.
-Translation calls_of(const NormBackward& op, const Resources&) {
-  Translation result;
+void append_calls(const NormBackward& op, const Resources&, Translation& to) {
   const View no_bias{};
-  append(result,
+  append(to,
          NormWeightsKernel{rows_of(op.x), view_of(op.x), view_of(op.stats), view_of(op.dy),
                            row_vector(op.dgain), op.dbias ? row_vector(op.dbias) : no_bias,
                            bool{op.dbias}, op.accumulate},
          1);
-  append(result,
+  append(to,
          NormBackwardKernel{rows_of(op.x), view_of(op.x), row_vector(op.gain), view_of(op.stats),
                             view_of(op.dy), view_of(op.dx), op.kind == NormKind::rms},
          width_of(op.x.cols(), {op.x, op.dy, op.dx, op.gain}));
-  return result;
 }
 
-Translation calls_of(const Rope& op, const Resources& resources) {
-  Translation result;
+void append_calls(const Rope& op, const Resources& resources, Translation& to) {
   const std::int64_t half = op.head_dim / 2;
   const Extent extent{op.x.rows(), op.num_heads * half};
-  append(result,
+  append(to,
          RopeKernel{extent, view_of(op.x), resources.rotary_table, op.seq, op.head_dim,
                     op.inverse ? -1.0F : 1.0F},
          half % wide == 0 ? width_of(extent.cols, {op.x}) : 1);
-  return result;
 }
 
 std::vector<float> rotary_table(const Rope& op) {
@@ -259,69 +246,57 @@ std::vector<float> rotary_table(const Rope& op) {
   return table;
 }
 
-Translation calls_of(const Embedding& op, const Resources&) {
-  Translation result;
-  append(result,
+void append_calls(const Embedding& op, const Resources&, Translation& to) {
+  append(to,
          EmbeddingKernel{rows_of(op.y), ids_of(op.ids), view_of(op.table), view_of(op.y),
                          op.first_row, op.table.rows(), op.accumulate},
          width_of(op.y.cols(), {op.y, op.table}));
-  return result;
 }
 
 /// Threads of a column share the table's rows among them: as many as still leave each with some
 /// tokens to add.
-Translation calls_of(const EmbeddingBackward& op, const Resources& resources) {
+void append_calls(const EmbeddingBackward& op, const Resources& resources, Translation& to) {
   constexpr std::int64_t most_shares = 256;
-  Translation result;
-  if (!op.accumulate) append(result, calls_of(Fill{op.dtable, 0}, resources));
-  if (op.dy.rows() == 0) return result;
+  if (!op.accumulate) append_calls(Fill{op.dtable, 0}, resources, to);
+  if (op.dy.rows() == 0) return;
   const Extent extent{std::min(op.dtable.rows(), most_shares), op.dtable.cols()};
-  append(result,
+  append(to,
          EmbeddingBackwardKernel{extent, ids_of(op.ids), view_of(op.dy), view_of(op.dtable),
                                  op.dy.rows(), op.first_row, op.dtable.rows()},
          width_of(extent.cols, {op.dy, op.dtable}));
-  return result;
 }
 
-Translation calls_of(const RowMax& op, const Resources&) {
-  Translation result;
-  append(result, RowMaxKernel{rows_of(op.logits), view_of(op.logits), column_vector(op.maximum)},
+void append_calls(const RowMax& op, const Resources&, Translation& to) {
+  append(to, RowMaxKernel{rows_of(op.logits), view_of(op.logits), column_vector(op.maximum)},
          width_of(op.logits.cols(), {op.logits}));
-  return result;
 }
 
-Translation calls_of(const CrossEntropySum& op, const Resources&) {
-  Translation result;
+void append_calls(const CrossEntropySum& op, const Resources&, Translation& to) {
   const Partials partials = partials_of(op.partials);
-  append(result,
+  append(to,
          CrossEntropySumKernel{rows_of(op.logits), view_of(op.logits), ids_of(op.targets),
                                column_vector(op.maximum), partials.sums, partials.target_logits,
                                op.first_column},
          width_of(op.logits.cols(), {op.logits}));
-  return result;
 }
 
-Translation calls_of(const CrossEntropyLoss& op, const Resources&) {
-  Translation result;
+void append_calls(const CrossEntropyLoss& op, const Resources&, Translation& to) {
   const Partials partials = partials_of(op.partials);
-  append(result,
+  append(to,
          CrossEntropyLossKernel{{op.loss.numel(), 1},
                                 column_vector(op.maximum),
                                 partials.sums,
                                 partials.target_logits,
                                 column_vector(op.loss)},
          1);
-  return result;
 }
 
-Translation calls_of(const CrossEntropyBackward& op, const Resources&) {
-  Translation result;
-  append(result,
+void append_calls(const CrossEntropyBackward& op, const Resources&, Translation& to) {
+  append(to,
          CrossEntropyBackwardKernel{rows_of(op.logits), view_of(op.logits), ids_of(op.targets),
                                     column_vector(op.maximum), partials_of(op.partials).sums,
                                     view_of(op.dlogits), op.first_column, op.scale},
          width_of(op.logits.cols(), {op.logits, op.dlogits}));
-  return result;
 }
 
 }  // namespace shardmark::cuda

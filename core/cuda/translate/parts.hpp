@@ -1,6 +1,6 @@
 #pragma once
 
-// What the files of this folder share: one `calls_of` per op.
+// What the files of this folder share: one `append_calls` per op.
 
 #include "core/cuda/translate/translate.hpp"
 
@@ -9,7 +9,7 @@
 
 namespace shardmark::cuda {
 
-/// A matrix of f32 or bf16; Error for other dtypes.
+/// A matrix of f32, bf16 or f16; Error for other dtypes.
 [[nodiscard]] View view_of(const Tensor& tensor);
 /// A vector along the columns of a matrix: row 0.
 [[nodiscard]] View row_vector(const Tensor& vector);
@@ -25,31 +25,40 @@ namespace shardmark::cuda {
 
 /// A kernel call, unless there is nothing to do.
 void append(Translation& to, const Kernel& kernel, int width);
-void append(Translation& to, const Translation& more);
+void append(Translation& to, Translation&& more);
 
-[[nodiscard]] Translation calls_of(const Matmul& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const Add& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const AddBias& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const SumRows& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const Copy& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const Fill& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const Combine& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const Divide& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const Gelu& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const GeluBackward& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const SwiGlu& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const SwiGluBackward& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const Norm& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const NormBackward& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const Attention& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const AttentionBackward& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const Rope& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const Embedding& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const EmbeddingBackward& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const RowMax& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const CrossEntropySum& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const CrossEntropyLoss& op, const Resources& resources);
-[[nodiscard]] Translation calls_of(const CrossEntropyBackward& op, const Resources& resources);
+/// Each of a batch of products: elements from one matrix to the next.
+struct MatmulBatch {
+  std::int64_t count{1}, a{0}, b{0}, c{0};
+};
+/// One Matmul, without its bias, for each of a batch: op's tensors, which are not empty, are the
+/// first matrices.
+[[nodiscard]] MatmulCall matmul_call(const Matmul& op, const Resources& resources,
+                                     const MatmulBatch& batch = {});
+
+void append_calls(const Matmul& op, const Resources& resources, Translation& to);
+void append_calls(const Add& op, const Resources& resources, Translation& to);
+void append_calls(const AddBias& op, const Resources& resources, Translation& to);
+void append_calls(const SumRows& op, const Resources& resources, Translation& to);
+void append_calls(const Copy& op, const Resources& resources, Translation& to);
+void append_calls(const Fill& op, const Resources& resources, Translation& to);
+void append_calls(const Combine& op, const Resources& resources, Translation& to);
+void append_calls(const Divide& op, const Resources& resources, Translation& to);
+void append_calls(const Gelu& op, const Resources& resources, Translation& to);
+void append_calls(const GeluBackward& op, const Resources& resources, Translation& to);
+void append_calls(const SwiGlu& op, const Resources& resources, Translation& to);
+void append_calls(const SwiGluBackward& op, const Resources& resources, Translation& to);
+void append_calls(const Norm& op, const Resources& resources, Translation& to);
+void append_calls(const NormBackward& op, const Resources& resources, Translation& to);
+void append_calls(const Attention& op, const Resources& resources, Translation& to);
+void append_calls(const AttentionBackward& op, const Resources& resources, Translation& to);
+void append_calls(const Rope& op, const Resources& resources, Translation& to);
+void append_calls(const Embedding& op, const Resources& resources, Translation& to);
+void append_calls(const EmbeddingBackward& op, const Resources& resources, Translation& to);
+void append_calls(const RowMax& op, const Resources& resources, Translation& to);
+void append_calls(const CrossEntropySum& op, const Resources& resources, Translation& to);
+void append_calls(const CrossEntropyLoss& op, const Resources& resources, Translation& to);
+void append_calls(const CrossEntropyBackward& op, const Resources& resources, Translation& to);
 [[nodiscard]] Translation calls_of(const AllReduce& op, const Resources& resources);
 [[nodiscard]] Translation calls_of(const AllGather& op, const Resources& resources);
 [[nodiscard]] Translation calls_of(const ReduceScatter& op, const Resources& resources);
@@ -62,7 +71,48 @@ void append(Translation& to, const Translation& more);
 [[nodiscard]] Translation calls_of(const SendRecv& op, const Resources& resources);
 [[nodiscard]] Translation calls_of(const Barrier& op, const Resources& resources);
 
-[[nodiscard]] std::int64_t attention_workspace_bytes(const Attention& op);
-[[nodiscard]] std::int64_t attention_workspace_bytes(const AttentionBackward& op);
+/// Communication returns its calls.
+template <Communication O>
+void append_calls(const O& op, const Resources& resources, Translation& to) {
+  append(to, calls_of(op, resources));
+}
+/// The calls of one op alone.
+template <Local O>
+[[nodiscard]] Translation calls_of(const O& op, const Resources& resources) {
+  Translation result;
+  append_calls(op, resources, result);
+  return result;
+}
+
+/// Places in a workspace, one after another, aligned to 256 bytes; null in one at null, of which
+/// only the size is asked.
+class Workspace {
+ public:
+  explicit Workspace(std::byte* data) : data_{data} {}
+  std::byte* take(std::int64_t bytes) {
+    constexpr std::int64_t alignment = 256;
+    std::byte* const begin = data_ == nullptr ? nullptr : data_ + used_;
+    used_ += (bytes + alignment - 1) / alignment * alignment;
+    return begin;
+  }
+  [[nodiscard]] std::int64_t used_bytes() const { return used_; }
+
+ private:
+  std::byte* data_;
+  std::int64_t used_{0};
+};
+
+/// Attention by matmuls and our own kernels: any dtype that matmuls have, any places.
+void append_matmul_attention(const Attention& op, const Resources& resources, Translation& to);
+void append_matmul_attention(const AttentionBackward& op, const Resources& resources,
+                             Translation& to);
+[[nodiscard]] std::int64_t matmul_attention_bytes(const Attention& op, const Resources& resources);
+[[nodiscard]] std::int64_t matmul_attention_bytes(const AttentionBackward& op,
+                                                  const Resources& resources);
+
+[[nodiscard]] std::int64_t attention_workspace_bytes(const Attention& op,
+                                                     const Resources& resources);
+[[nodiscard]] std::int64_t attention_workspace_bytes(const AttentionBackward& op,
+                                                     const Resources& resources);
 
 }  // namespace shardmark::cuda

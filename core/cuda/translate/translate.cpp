@@ -2,59 +2,68 @@
 
 #include "core/cuda/translate/parts.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 namespace shardmark::cuda {
 
 // No catch-all: an op without a translation does not compile.
-Translation translate(const Op& op, const Resources& resources) {
-  const auto calls = [&](const auto& o) { return calls_of(o, resources); };
-  return std::visit(overloaded{
-                        [&](const Matmul& o) { return calls(o); },
-                        [&](const Add& o) { return calls(o); },
-                        [&](const AddBias& o) { return calls(o); },
-                        [&](const SumRows& o) { return calls(o); },
-                        [&](const Copy& o) { return calls(o); },
-                        [&](const Fill& o) { return calls(o); },
-                        [&](const Combine& o) { return calls(o); },
-                        [&](const Divide& o) { return calls(o); },
-                        [&](const Gelu& o) { return calls(o); },
-                        [&](const GeluBackward& o) { return calls(o); },
-                        [&](const SwiGlu& o) { return calls(o); },
-                        [&](const SwiGluBackward& o) { return calls(o); },
-                        [&](const Norm& o) { return calls(o); },
-                        [&](const NormBackward& o) { return calls(o); },
-                        [&](const Attention& o) { return calls(o); },
-                        [&](const AttentionBackward& o) { return calls(o); },
-                        [&](const Rope& o) { return calls(o); },
-                        [&](const Embedding& o) { return calls(o); },
-                        [&](const EmbeddingBackward& o) { return calls(o); },
-                        [&](const RowMax& o) { return calls(o); },
-                        [&](const CrossEntropySum& o) { return calls(o); },
-                        [&](const CrossEntropyLoss& o) { return calls(o); },
-                        [&](const CrossEntropyBackward& o) { return calls(o); },
-                        [&](const AllReduce& o) { return calls(o); },
-                        [&](const AllGather& o) { return calls(o); },
-                        [&](const ReduceScatter& o) { return calls(o); },
-                        [&](const AllToAll& o) { return calls(o); },
-                        [&](const AllToAllV& o) { return calls(o); },
-                        [&](const Broadcast& o) { return calls(o); },
-                        [&](const Reduce& o) { return calls(o); },
-                        [&](const Gather& o) { return calls(o); },
-                        [&](const Scatter& o) { return calls(o); },
-                        [&](const SendRecv& o) { return calls(o); },
-                        [&](const Barrier& o) { return calls(o); },
-                        [](const Signal& o) {
-                          return Translation{{EventRecord{o.fence}}, {}};
-                        },
-                        [](const Await& o) {
-                          return Translation{{EventWait{o.fence}}, {}};
-                        },
-                    },
-                    op);
+void translate(const Op& op, const Resources& resources, Translation& to) {
+  to.calls.clear();
+  to.unavailable.clear();
+  const auto calls = [&](const auto& o) { append_calls(o, resources, to); };
+  std::visit(overloaded{
+                 [&](const Matmul& o) { calls(o); },
+                 [&](const Add& o) { calls(o); },
+                 [&](const AddBias& o) { calls(o); },
+                 [&](const SumRows& o) { calls(o); },
+                 [&](const Copy& o) { calls(o); },
+                 [&](const Fill& o) { calls(o); },
+                 [&](const Combine& o) { calls(o); },
+                 [&](const Divide& o) { calls(o); },
+                 [&](const Gelu& o) { calls(o); },
+                 [&](const GeluBackward& o) { calls(o); },
+                 [&](const SwiGlu& o) { calls(o); },
+                 [&](const SwiGluBackward& o) { calls(o); },
+                 [&](const Norm& o) { calls(o); },
+                 [&](const NormBackward& o) { calls(o); },
+                 [&](const Attention& o) { calls(o); },
+                 [&](const AttentionBackward& o) { calls(o); },
+                 [&](const Rope& o) { calls(o); },
+                 [&](const Embedding& o) { calls(o); },
+                 [&](const EmbeddingBackward& o) { calls(o); },
+                 [&](const RowMax& o) { calls(o); },
+                 [&](const CrossEntropySum& o) { calls(o); },
+                 [&](const CrossEntropyLoss& o) { calls(o); },
+                 [&](const CrossEntropyBackward& o) { calls(o); },
+                 [&](const AllReduce& o) { calls(o); },
+                 [&](const AllGather& o) { calls(o); },
+                 [&](const ReduceScatter& o) { calls(o); },
+                 [&](const AllToAll& o) { calls(o); },
+                 [&](const AllToAllV& o) { calls(o); },
+                 [&](const Broadcast& o) { calls(o); },
+                 [&](const Reduce& o) { calls(o); },
+                 [&](const Gather& o) { calls(o); },
+                 [&](const Scatter& o) { calls(o); },
+                 [&](const SendRecv& o) { calls(o); },
+                 [&](const Barrier& o) { calls(o); },
+                 [&](const Signal& o) { to.calls.emplace_back(EventRecord{o.fence}); },
+                 [&](const Await& o) { to.calls.emplace_back(EventWait{o.fence}); },
+             },
+             op);
 }
 
-std::int64_t workspace_bytes(const Op& op) {
-  if (const auto* o = std::get_if<Attention>(&op)) return attention_workspace_bytes(*o);
-  if (const auto* o = std::get_if<AttentionBackward>(&op)) return attention_workspace_bytes(*o);
+Translation translate(const Op& op, const Resources& resources) {
+  Translation result;
+  translate(op, resources, result);
+  return result;
+}
+
+std::int64_t workspace_bytes(const Op& op, const Resources& resources) {
+  if (const auto* o = std::get_if<Attention>(&op)) return attention_workspace_bytes(*o, resources);
+  if (const auto* o = std::get_if<AttentionBackward>(&op))
+    return attention_workspace_bytes(*o, resources);
   return 0;
 }
 
@@ -64,8 +73,9 @@ void append(Translation& to, const Kernel& kernel, int width) {
     to.calls.push_back(KernelCall{kernel, launch_of(kernel, width)});
 }
 
-void append(Translation& to, const Translation& more) {
-  to.calls.insert(to.calls.end(), more.calls.begin(), more.calls.end());
+void append(Translation& to, Translation&& more) {
+  if (to.unavailable.empty()) to.unavailable = std::move(more.unavailable);
+  std::ranges::move(more.calls, std::back_inserter(to.calls));
 }
 
 }  // namespace shardmark::cuda
