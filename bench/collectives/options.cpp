@@ -36,6 +36,8 @@ constexpr const char* examples =
     "      the same in one run: a first pass makes the table, the rows are those of a second one\n"
     "  mpirun -n 4 shardmark-collectives all_gather -b 1M -e 1M --groups tp=2,dp=2 --axis dp\n"
     "      both dp groups at once, and one alone\n"
+    "  mpirun -n 8 shardmark-collectives all_reduce -b 8 -e 64M -f 2 --backend cuda\n"
+    "      between GPUs by NCCL; --transport staged lets ranks share one\n"
     "  mpirun -n 2 shardmark-collectives all_reduce -b 1M -e 1M --skew-us 5000\n"
     "      the last rank is late: the others wait, the transfer does not change\n"
     "Exit code: 0 done, 1 a row failed or a wrong result, 2 bad input, 128 + signal interrupted.";

@@ -22,6 +22,8 @@ constexpr const char* examples =
     "      a sweep on two MPI ranks; table on stdout, files in run/\n"
     "  mpirun -n 2 shardmark-tp --model llama3-8b --seq 256 --tp 1,2\n"
     "      one block with the shape of a public model\n"
+    "  mpirun -n 8 shardmark-tp --backend cuda --dtype bf16 --hidden 8k --seq 4k\n"
+    "      on GPUs, bytes by NCCL; --transport staged lets ranks share one\n"
     "  shardmark-tp --dry-run --model llama3-70b --tp 1,2,4,8 --seq 8k\n"
     "      operations, FLOPs, bytes and memory of each rank; nothing is executed\n"
     "  shardmark-tp --predict h100-sxm-8 --model llama3-70b --tp 1,2,4,8 --seq 8k --dtype bf16\n"
