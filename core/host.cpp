@@ -68,6 +68,14 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
+std::string cpu_model() {
+  std::ifstream file{"/proc/cpuinfo"};
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name"))
+      return line.substr(std::min(line.find(':') + 2, line.size()));
+  return "CPU";
+}
+
 int cores_available() {
   cpu_set_t mask;
   CPU_ZERO(&mask);

@@ -6,6 +6,8 @@
 namespace shardmark {
 
 [[nodiscard]] std::string host_name();
+/// What the vendor calls the processor; "CPU" where the system does not say.
+[[nodiscard]] std::string cpu_model();
 /// Cores this process may run on (its affinity mask), at least 1.
 [[nodiscard]] int cores_available();
 /// Memory this process may use: the machine's, or the cgroup's limit where that is lower.

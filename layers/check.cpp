@@ -255,18 +255,18 @@ CheckResult compare(int rank, Backend& backend, const NamedTensors& local, Backe
 }
 
 CheckResult check_against_serial(Rank& rank, const LayerConfig& config, Backend& serial_backend,
-                                 std::uint64_t seed, double arithmetic_error) {
+                                 std::uint64_t seed, const CheckOptions& options) {
   const double of_dtype = config.dtype == DType::bf16  ? 2e-2
                           : config.dtype == DType::f16 ? 5e-3
                                                        : 1e-5;
-  const double tolerance = std::max(of_dtype, arithmetic_error);
+  const double tolerance = std::max(of_dtype, options.arithmetic_error);
   const Values random_values{Values::Kind::random, seed};
   if (config.is_pipeline())
     return run_and_compare(rank, config, serial_backend, random_values,
-                           equals_serial_bitwise(config), tolerance);
+                           options.same_kernels && equals_serial_bitwise(config), tolerance);
   if (config.inference && config.parallel.num_ranks() > 1)
     return run_and_compare(rank, config, serial_backend, random_values,
-                           config.parallel.tp.size == 1, tolerance);
+                           options.same_kernels && config.parallel.tp.size == 1, tolerance);
   ReferenceBackend reference;
   const bool against_f64 = config.parallel.tp.size == 1 || config.parallel.context.is_split();
   Backend& expected = against_f64 ? static_cast<Backend&>(reference) : serial_backend;

@@ -15,6 +15,15 @@ enum class CheckMode : std::uint8_t { off, reduced, full };
 /// The mode that a case on so many ranks runs with when `mode` is asked for.
 [[nodiscard]] CheckMode usable_check_mode(CheckMode mode, int num_ranks);
 
+/// What is known of the backends that are compared.
+struct CheckOptions {
+  /// Whether both run the same kernels: a comparison on random data may be bitwise only then. Exact
+  /// data has the same results in any order of sums and by any kernel.
+  bool same_kernels{true};
+  /// What their arithmetic may be off by where that is more than f32's: the least tolerance.
+  double arithmetic_error{0};
+};
+
 struct CheckResult {
   bool pass{true};
   bool exact{false};       ///< a bitwise comparison was part of it
@@ -46,12 +55,9 @@ struct CheckResult {
 /// one rank with a ReferenceBackend.
 ///
 /// Every rank of the group calls it; the groups are connected. Each rank judges its own part.
-///
-/// `arithmetic_error` is what the backends' arithmetic may be off by where that is more than f32's:
-/// the least tolerance.
 [[nodiscard]] CheckResult check_against_serial(Rank& rank, const LayerConfig& config,
                                                Backend& serial_backend, std::uint64_t seed,
-                                               double arithmetic_error = 0);
+                                               const CheckOptions& options = {});
 
 /// Compares local tensors with the serial ones by name. Exposed for tests of the checker itself.
 [[nodiscard]] CheckResult compare(int rank, Backend& backend, const NamedTensors& local,

@@ -1,4 +1,5 @@
 #include "bench/collectives/cases.hpp"
+#include "bench/collectives/dry_run.hpp"
 #include "bench/collectives/import.hpp"
 #include "bench/collectives/run.hpp"
 #include "core/error.hpp"
@@ -40,9 +41,10 @@ void show_plans(const Options& options, int world_size) {
 std::optional<int> answer_alone(const Options& options, int world_size, bool is_first) {
   const bool importing = !options.import_files.empty();
   const bool shows_plans = options.print_plan || !options.svg_file.empty();
-  if (options.print.empty() && !importing && !shows_plans) return std::nullopt;
+  if (options.print.empty() && !importing && !shows_plans && !options.dry_run) return std::nullopt;
   if (!is_first) return 0;
   if (importing) return run_import(options.import_files, options.out, std::cout);
+  if (options.print.empty() && options.dry_run) return dry_run(std::cout, options, world_size);
   if (shows_plans)
     show_plans(options, world_size);
   else

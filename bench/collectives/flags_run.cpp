@@ -86,7 +86,7 @@ void add_run_flags(CommandLine& line, Options& options) {
 }
 
 void add_device_flags(CommandLine& line, Options& options) {
-  add_engine_options(line, options.engine, nullptr);
+  add_engine_options(line, options.engine, options.dry_run);
 }
 
 void add_measurement_flags(CommandLine& line, Options& options) {
@@ -141,6 +141,9 @@ void add_output_flags(CommandLine& line, Options& options) {
            set_path(options.out));
   line.add("--resume", {"", "go on with the sweep in --out: skip rows its results.csv has", "", ""},
            set_flag(options.resume, true));
+  line.add("--dry-run",
+           {"", "bytes, steps and scratch per rank of every row; executes nothing", "", ""},
+           set_flag(options.dry_run, true));
   line.add("--percentiles", {"", "p10, p95, p99 and cv behind nccl-tests' columns", "", ""},
            set_flag(options.percentiles, true));
   line.add("--import",

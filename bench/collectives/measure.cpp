@@ -5,7 +5,6 @@
 #include "bench/collectives/waits.hpp"
 #include "bench/harness/statistics.hpp"
 #include "bench/harness/together.hpp"
-#include "collectives/formula.hpp"
 #include "core/error.hpp"
 
 #include <algorithm>
@@ -19,13 +18,6 @@ namespace {
 
 constexpr double shortest_sample_us = 100;
 constexpr std::size_t most_ops_queued = 20'000;
-
-/// What the busiest member's link carries where the transport does it: the least there is.
-double native_bytes(const Point& point, const Call& call) {
-  if (point.collective == Collective::all_to_all_v) return bytes_wire_of(native_op(call));
-  if (point.group_size == 1) return 0;
-  return busbw_factor(point.collective, point.group_size) * static_cast<double>(point.size_bytes);
-}
 
 }  // namespace
 
@@ -55,13 +47,8 @@ Meter::Entry Meter::make_entry(const Series& series, const Series::Size& size, c
   row.oversubscribed = transport_.wait_policy().yield;
   entry.call = workspace_.make_call(row.point, size.block_numel, row.point.in_place);
   entry.runnable = workspace_.make_runnable(row.point, task.plan, entry.call);
-  if (task.plan == nullptr) {
-    entry.bytes_formula = native_bytes(row.point, entry.call);
-  } else if (!task.variant.way->is_from_file) {
-    const auto numel = formula_numel_sent(*task.plan, world_.hosts, world_.group.position,
-                                          size.block_numel, entry.call.counts);
-    if (numel) entry.bytes_formula = static_cast<double>(*numel * size_of(row.point.dtype));
-  }
+  entry.bytes_formula = formula_bytes(row.point, entry.call, *task.variant.way, task.plan,
+                                      size.block_numel, world_.hosts);
   return entry;
 }
 

@@ -36,6 +36,8 @@ constexpr const char* examples =
     "      the same in one run: a first pass makes the table, the rows are those of a second one\n"
     "  mpirun -n 4 shardmark-collectives all_gather -b 1M -e 1M --groups tp=2,dp=2 --axis dp\n"
     "      both dp groups at once, and one alone\n"
+    "  mpirun -n 8 shardmark-collectives all_reduce -b 8 -e 64M -f 2 --backend cuda\n"
+    "      between GPUs by NCCL; --transport staged lets ranks share one\n"
     "  mpirun -n 2 shardmark-collectives all_reduce -b 1M -e 1M --skew-us 5000\n"
     "      the last rank is late: the others wait, the transfer does not change\n"
     "Exit code: 0 done, 1 a row failed or a wrong result, 2 bad input, 128 + signal interrupted.";
@@ -74,6 +76,14 @@ void check_together(const Options& options) {
         "--with-matmul 512,512,512"};
   if (!options.plan_file.empty() && options.collectives.size() > 1)
     throw InputError{"--plan is one plan of one collective; name that collective only"};
+  const std::string gpu_option = option_of_gpus(options.engine);
+  for (const auto& [given, name] : {std::pair{!options.out.empty(), std::string{"--out"}},
+                                    {!options.tune_file.empty(), "--tune"},
+                                    {options.print_plan, "--print-plan"},
+                                    {!gpu_option.empty(), gpu_option}})
+    if (options.dry_run && given)
+      throw InputError{
+          message("--dry-run runs nothing that ", name, " could be for; leave out one of them")};
   const std::size_t num_compared = options.algorithms.size() - (has("auto") ? 1 : 0);
   if (!options.tune_file.empty() && num_compared < 2 && !has("all"))
     throw InputError{"--tune compares algorithms, but only one is asked for; give --algorithm all"};

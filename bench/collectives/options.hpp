@@ -62,7 +62,7 @@ struct Options {
 
   // Output.
   std::string out;
-  bool resume{false}, percentiles{false};
+  bool resume{false}, percentiles{false}, dry_run{false};
   std::vector<std::string> import_files;
 
   /// Text to print instead of running anything.

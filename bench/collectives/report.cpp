@@ -30,14 +30,6 @@ Json how_measured(const Options& options) {
           {"progress", options.progress_thread ? "thread" : "poll"}};
 }
 
-std::string device_name() {
-  std::ifstream file{"/proc/cpuinfo"};
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name"))
-      return line.substr(std::min(line.find(':') + 2, line.size()));
-  return "CPU";
-}
-
 std::string results_path(const Options& options) { return options.out + "/results.csv"; }
 std::string waits_path(const Options& options) { return options.out + "/waits.csv"; }
 
@@ -113,7 +105,7 @@ void Report::drop_unfinished_waits() {
 }
 
 void Report::begin(const Series& series) {
-  if (!begun_) table_.begin(series.point.collective, endpoints_, groups_, device_name());
+  if (!begun_) table_.begin(series.point.collective, endpoints_, groups_, run_.device);
   begun_ = true;
   for (const Way& way : series.ways)
     if (!way.notice.empty() && said_.insert(way.notice).second) table_.note(way.notice);

@@ -293,12 +293,15 @@ int run(const Options& given, const std::vector<std::string>& command_line, Tran
     all = expand(options, world);
   }
   Meter meter{options, world, workspace, clocks, transport, interrupted};
+  const RunIdentity identity{.run_id = make_run_id(),
+                             .backend = std::string{engine->backend_name()},
+                             .transport = engine->transport_name(),
+                             .device = engine->device_name(),
+                             .devices = gather_facts(*engine, transport)};
   std::unique_ptr<Report> report;
   on_rank_0(transport, [&] {
-    report = std::make_unique<Report>(
-        options, world,
-        RunIdentity{make_run_id(), std::string{engine->backend_name()}, engine->transport_name()},
-        transport, command_line, notices_of(options, transport, clocks));
+    report = std::make_unique<Report>(options, world, identity, transport, command_line,
+                                      notices_of(options, transport, clocks));
   });
   Sweep sweep{options, all, meter, workspace, transport, report.get()};
   try {

@@ -1,5 +1,6 @@
 #include "bench/collectives/workspace.hpp"
 
+#include "collectives/formula.hpp"
 #include "core/functions.hpp"
 #include "core/host.hpp"
 
@@ -73,7 +74,30 @@ std::vector<Op> pattern_ops(const Call& call, Pattern pattern) {
   }
 }
 
+/// What the busiest member's link carries where the transport does it: the least there is.
+double native_bytes(const Point& point, const Call& call) {
+  if (point.collective == Collective::all_to_all_v) return bytes_wire_of(native_op(call));
+  if (point.group_size == 1) return 0;
+  return busbw_factor(point.collective, point.group_size) * static_cast<double>(point.size_bytes);
+}
+
 }  // namespace
+
+Call sketch_call(const Point& point, std::int64_t block_numel, const Group& group, bool in_place,
+                 std::span<const std::int64_t> counts) {
+  // Only shapes and overlaps matter: made-up memory of the right size.
+  const Tensor x{1, DType::i8, Shape{1}, 0, 1, nullptr}, y{2, DType::i8, Shape{1}, 0, 1, nullptr};
+  return lay_out(point, block_numel, in_place, group, x, y, counts);
+}
+
+double formula_bytes(const Point& point, const Call& call, const Way& way, const Plan* plan,
+                     std::int64_t block_numel, std::span<const int> hosts) {
+  if (plan == nullptr) return native_bytes(point, call);
+  if (way.is_from_file) return -1;
+  const auto numel =
+      formula_numel_sent(*plan, hosts, call.group.position, block_numel, call.counts);
+  return numel ? static_cast<double>(*numel * size_of(point.dtype)) : -1;
+}
 
 Workspace::Workspace(const World& world, const std::string& fault, std::int64_t max_bytes,
                      std::int64_t scratch_bytes, Transport& transport, Engine& engine)
@@ -133,8 +157,6 @@ void Workspace::run(const Runnable& runnable, int count, bool blocking) {
 
 std::int64_t scratch_bytes_of(const Series& series, const Way& way, std::int64_t block_numel,
                               const Group& group) {
-  // Only shapes and overlaps matter: made-up memory of the right size.
-  const Tensor x{1, DType::i8, Shape{1}, 0, 1, nullptr}, y{2, DType::i8, Shape{1}, 0, 1, nullptr};
   const std::vector<std::int64_t> counts = uneven_counts(group.size, block_numel);
   std::vector<const Plan*> plans{way.plan.get()};
   for (const auto& [name, plan] : way.choices) plans.push_back(plan.get());
@@ -143,7 +165,7 @@ std::int64_t scratch_bytes_of(const Series& series, const Way& way, std::int64_t
     if (plan == nullptr) continue;
     for (const bool in_place : {false, true}) {
       if (in_place && !has_in_place(series.point.collective)) continue;
-      const Call call = lay_out(series.point, block_numel, in_place, group, x, y, counts);
+      const Call call = sketch_call(series.point, block_numel, group, in_place, counts);
       most = std::max(most, BoundPlan::scratch_numel(*plan, call));
     }
   }

@@ -89,7 +89,15 @@ class Workspace {
   std::map<std::int64_t, std::vector<std::int64_t>> counts_;  ///< by unit; ops look at them
 };
 
-/// Elements of scratch that `way` needs for a size.
+/// A call of one member of `group` on made-up memory: for its sizes only.
+[[nodiscard]] Call sketch_call(const Point& point, std::int64_t block_numel, const Group& group,
+                               bool in_place, std::span<const std::int64_t> counts);
+/// Bytes that a member sends by the formula of the plan's algorithm, or natively (null); -1 for a
+/// plan from a file. `hosts` as in World.
+[[nodiscard]] double formula_bytes(const Point& point, const Call& call, const Way& way,
+                                   const Plan* plan, std::int64_t block_numel,
+                                   std::span<const int> hosts);
+/// Bytes of scratch that `way` needs for a size.
 [[nodiscard]] std::int64_t scratch_bytes_of(const Series& series, const Way& way,
                                             std::int64_t block_numel, const Group& group);
 

@@ -24,6 +24,8 @@ constexpr const char* examples =
     "      Ulysses over pairs of ranks inside a ring, in a whole transformer block\n"
     "  mpirun -n 2 shardmark-cp --advise --seq 4k,64k --heads 32 --kv-heads 32,8\n"
     "      measures the links for a second and says what to expect\n"
+    "  mpirun -n 4 shardmark-cp --backend cuda --dtype bf16 --seq 64k --heads 32\n"
+    "      on GPUs, bytes by NCCL; --transport staged lets ranks share one\n"
     "  shardmark-cp --dry-run --cp 256 --seq 1m --heads 256\n"
     "      operations, FLOPs, bytes and memory of each rank; nothing is executed\n"
     "  shardmark-cp --predict h100-sxm-8 --cp 1,2,4,8 --seq 64k --heads 32 --dtype bf16\n"

@@ -16,7 +16,7 @@ constexpr const char* shape_format =
     "{:<14} {:<5} {:<5} {:<10} {:<10} {:>3} {:>3} {:<3} {:>5} {:>5} {:>7} {:>5} ";
 constexpr const char* header_format = "{:>10} {:>8} {:>6} {:>7} {:>7} {:>8} {:>6} {:<7} {}\n";
 constexpr const char* numbers_format =
-    "{:>10.3f} {:>8.1f} {:>6.1f} {:>7.2f} {:>7} {:>8} {:>6.1f} {:<7} {}\n";
+    "{:>10.3f} {:>8.1f} {:>6.1f} {:>7.2f} {:>7} {:>8} {:>6} {:<7} {}\n";
 
 constexpr const char* conventions =
     "# p50: median time of one iteration on the slowest rank. exposed, comp: exchange that hides "
@@ -99,7 +99,7 @@ void Table::add_measured(const Result& result) {
   out_ << fmt::format(
       fmt::runtime(numbers_format), result.time.p50 / 1e3, result.exposed_comm_pct(),
       100 * split.comp_us / std::max(split.window_us, 1e-9), result.balance(),
-      fmt::format("{:.2f}x", result.speedup_ceiling()), speedup(result), result.mfu_causal_pct(),
+      fmt::format("{:.2f}x", result.speedup_ceiling()), speedup(result), mfu_text(result),
       check_text(result), result.verdict + others_of(result.config.layer));
   if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
   double planned_bytes = 0;

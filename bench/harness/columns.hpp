@@ -17,6 +17,8 @@ struct RunIdentity {
   std::string backend{"cpu"}, transport;
   Tool tool{Tool::tp};
   std::string machine{};  ///< whose times are predicted; empty: this one's are measured
+  std::string device{};   ///< rank 0's, as the vendor calls it
+  std::string devices{};  ///< of every rank, for run.json: a JSON list, or nothing
 };
 struct Row {
   const Result& result;

@@ -33,8 +33,12 @@ class CpuEngine final : public Engine {
   [[nodiscard]] std::string transport_name() const override {
     return std::string{transport_.name()};
   }
+  [[nodiscard]] std::string device_name() const override { return cpu_model(); }
   [[nodiscard]] std::unique_ptr<MeasuredBackend> make_backend(Transport& transport) override {
     return std::make_unique<CpuBackend>(transport, arena_, kernels_);
+  }
+  [[nodiscard]] std::unique_ptr<MeasuredBackend> make_serial_backend(Transport& alone) override {
+    return make_backend(alone);
   }
   void connect(const Group& group, Lane lane) override { transport_.connect(group, lane); }
   void prefault(std::int64_t bytes) override { arena_.prefault(bytes); }
@@ -72,12 +76,13 @@ class GpuEngine final : public Engine {
  public:
   GpuEngine(const EngineOptions& options, Transport& transport)
       : options_{options},
+        transport_{transport},
         path_{options.path.value_or(cuda::Path::nccl)},
         gpu_{cuda::open_rank_gpu(transport, {.path = path_,
                                              .device = options.device,
                                              .allow_tf32 = options.allow_tf32,
                                              .high_priority = options.high_priority})} {
-    say({gpu_->facts().notices.begin(), gpu_->facts().notices.end()});
+    if (transport.rank() == 0) say({gpu_->facts().notices.begin(), gpu_->facts().notices.end()});
     kernel_times_ = start_cupti().missing;
     if (transport.rank() == 0 && !kernel_times_.empty())
       std::cerr << "shardmark: kernel times are from events around each operation: "
@@ -86,9 +91,15 @@ class GpuEngine final : public Engine {
 
   [[nodiscard]] std::string_view backend_name() const override { return "cuda"; }
   [[nodiscard]] std::string transport_name() const override { return std::string{name_of(path_)}; }
+  [[nodiscard]] std::string device_name() const override { return gpu_->facts().name; }
   [[nodiscard]] std::unique_ptr<MeasuredBackend> make_backend(Transport& transport) override {
     return gpu_->make_backend(transport);
   }
+  [[nodiscard]] std::unique_ptr<MeasuredBackend> make_serial_backend(Transport& alone) override {
+    if (!host_) host_ = std::make_unique<CpuEngine>(options_.threads_per_rank, transport_);
+    return host_->make_backend(alone);
+  }
+  [[nodiscard]] bool checks_itself() const override { return false; }
   void connect(const Group& group, Lane lane) override { gpu_->connect(group, lane); }
   void prefault(std::int64_t) override {}
   void reset_peak() override { gpu_->reset_peak(); }
@@ -162,8 +173,10 @@ class GpuEngine final : public Engine {
 
  private:
   EngineOptions options_;
+  Transport& transport_;
   cuda::Path path_;
   std::unique_ptr<cuda::RankGpu> gpu_;
+  std::unique_ptr<CpuEngine> host_;  ///< made by the first check
   std::map<DType, double> matmul_tflops_;
   std::unique_ptr<CuptiTimer> timer_;
   std::string kernel_times_;  ///< why they are not by CUPTI
@@ -196,44 +209,63 @@ void Engine::say(const std::set<std::string>& notices) {
 
 nlohmann::ordered_json Engine::facts() const { return nullptr; }
 
+std::string gather_facts(const Engine& engine, Transport& transport) {
+  const nlohmann::ordered_json mine = engine.facts();
+  if (mine.is_null()) return {};
+  auto all = nlohmann::ordered_json::array();
+  for (const std::string& facts : transport.gather(mine.dump()))
+    all.push_back(nlohmann::ordered_json::parse(facts));
+  return all.dump();
+}
+
+std::string option_of_gpus(const EngineOptions& options) {
+  if (options.backend == BackendKind::cuda) return "--backend cuda";
+  if (options.path) return message("--transport ", name_of(*options.path));
+  if (options.device >= 0) return message("--device ", options.device);
+  if (options.allow_tf32) return "--allow-tf32";
+  return options.high_priority ? "--stream-priority high" : "";
+}
+
 void check_engine_options(const EngineOptions& options) {
+  if (options.backend == BackendKind::cuda && options.threads_per_rank > 1)
+    throw InputError{message("--threads-per-rank ", options.threads_per_rank,
+                             " is about the CPU, and --backend cuda computes on a GPU; leave one "
+                             "of them out")};
   if (options.backend != BackendKind::cpu) return;
   const auto refuse = [](const std::string& option, const std::string& what) {
     throw InputError{message(option, " is about ", what,
                              ", and --backend cpu uses none; leave one of them out")};
   };
+  if (options.peak == PeakKind::table)
+    refuse("--peak table", "figures of data sheets of GPUs (measured works on the CPU)");
   if (options.path)
     refuse(message("--transport ", name_of(*options.path)),
            "how bytes go between GPUs (threads and mpi work on the CPU)");
   if (options.device >= 0) refuse(message("--device ", options.device), "which GPU a rank uses");
   if (options.allow_tf32) refuse("--allow-tf32", "matmuls of GPUs");
   if (options.high_priority) refuse("--stream-priority high", "streams of GPUs");
-  if (options.peak == PeakKind::table)
-    refuse("--peak table", "figures of data sheets of GPUs (measured works on the CPU)");
 }
 
 std::unique_ptr<Engine> open_engine(const EngineOptions& options, Transport& transport) {
-  const bool wants_gpu =
-      options.backend == BackendKind::cuda ||
-      (options.backend == BackendKind::automatic && (options.path || options.device >= 0));
-  if (options.backend == BackendKind::cpu)
+  const auto on_cpu = [&] {
     return std::make_unique<CpuEngine>(options.threads_per_rank, transport);
-  if (wants_gpu) {
-    if (const std::string why = why_not_all(transport); !why.empty())
-      throw InputError{message(options.backend == BackendKind::cuda ? "--backend cuda: "
-                               : options.path
-                                   ? message("--transport ", name_of(*options.path), ": ")
-                                   : message("--device ", options.device, ": "),
-                               why, "; --backend cpu works here")};
+  };
+  if (options.backend == BackendKind::cpu) return on_cpu();
+  const std::string asked = option_of_gpus(options);
+  if (asked.empty() && !built_with_cuda) return on_cpu();
+  std::string why = why_not_all(transport);
+  if (!asked.empty()) {
+    if (!why.empty()) throw InputError{message(asked, ": ", why, "; --backend cpu works here")};
     return std::make_unique<GpuEngine>(options, transport);
   }
-  if constexpr (built_with_cuda) {
-    const std::string why = why_not_all(transport);
-    if (why.empty()) return std::make_unique<GpuEngine>(options, transport);
-    if (transport.rank() == 0)
-      std::cerr << "shardmark: " << why << "; running on the CPU" << std::endl;
-  }
-  return std::make_unique<CpuEngine>(options.threads_per_rank, transport);
+  if (why.empty()) try {
+      return std::make_unique<GpuEngine>(options, transport);
+    } catch (const InputError& error) {  // on all ranks or none
+      why = error.what();
+    }
+  if (transport.rank() == 0)
+    std::cerr << message("shardmark: ", why, "; running on the CPU\n") << std::flush;
+  return on_cpu();
 }
 
 }  // namespace shardmark::bench

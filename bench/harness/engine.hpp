@@ -49,9 +49,16 @@ class Engine {
   /// "mpi-cuda".
   [[nodiscard]] virtual std::string_view backend_name() const = 0;
   [[nodiscard]] virtual std::string transport_name() const = 0;
+  /// What the vendor calls it.
+  [[nodiscard]] virtual std::string device_name() const = 0;
   /// Over the transport that the engine was opened with, or over one of a world of one rank. Both
   /// must outlive the backend.
   [[nodiscard]] virtual std::unique_ptr<MeasuredBackend> make_backend(Transport& transport) = 0;
+  /// What one rank is compared with: always the CPU, so that kernels of a GPU are not compared with
+  /// themselves. `alone` is a world of one rank.
+  [[nodiscard]] virtual std::unique_ptr<MeasuredBackend> make_serial_backend(Transport& alone) = 0;
+  /// Whether both backends run the same kernels.
+  [[nodiscard]] virtual bool checks_itself() const { return true; }
   /// Prepares communication of `group` on `lane`, as Transport::connect.
   virtual void connect(const Group& group, Lane lane) = 0;
   /// Every (group, lane) that the recorded ops use, in one order on all ranks.
@@ -94,9 +101,15 @@ class Engine {
   std::set<std::string> said_;
 };
 
-/// What --backend asks for; `automatic` is a GPU where every rank can use one. Collective over the
-/// world: every rank gets the same kind. Rank 0 of a build with CUDA says on stderr why there is no
-/// GPU. Throws InputError naming the piece that is missing for --backend cuda.
+/// The facts of every rank as the text of a JSON list; empty on CPUs. Collective.
+[[nodiscard]] std::string gather_facts(const Engine& engine, Transport& transport);
+/// The option that asks for a GPU, and not just for what is there: "--device 1"; empty if none
+/// does.
+[[nodiscard]] std::string option_of_gpus(const EngineOptions& options);
+
+/// What --backend asks for; `automatic` is a GPU where every rank can use one, or where an option
+/// is about GPUs. Collective over the world: every rank gets the same kind. Rank 0 of a build with
+/// CUDA says on stderr why there is no GPU. Throws InputError naming the piece that is missing.
 [[nodiscard]] std::unique_ptr<Engine> open_engine(const EngineOptions& options,
                                                   Transport& transport);
 

@@ -151,7 +151,7 @@ std::vector<ShapeSummary> summarize_shapes(std::span<const Result> results) {
     for (const Result* result : shapes[key]) {
       const Result*& best = fastest[result->tp()];
       if (best == nullptr || result->time.p50 < best->time.p50) best = result;
-      if (result->mfu_causal_pct() <= summary.best_mfu_pct) continue;
+      if (!(result->mfu_causal_pct() > summary.best_mfu_pct)) continue;  // unknown, too
       summary.best_mfu_pct = result->mfu_causal_pct();
       summary.best_mfu_tp = result->tp();
     }

@@ -121,11 +121,14 @@ class Runner::Measurement {
     if (active_ && mode != CheckMode::off) {
       ThreadWorld world{1};
       ThreadTransport alone{world, 0};
-      const auto serial = engine_.make_backend(alone), parallel = engine_.make_backend(transport_);
+      const auto serial = engine_.make_serial_backend(alone);
+      const auto parallel = engine_.make_backend(transport_);
       PlannedBackend planned{*parallel, options_.plans, host_numbers(transport_.endpoints())};
       Rank rank{transport_.rank(), mesh(), planned};
       const LayerConfig layer = mode == CheckMode::reduced ? reduced_config(layer_) : layer_;
-      mine = check_against_serial(rank, layer, *serial, options_.seed, engine_.arithmetic_error());
+      mine = check_against_serial(rank, layer, *serial, options_.seed,
+                                  {.same_kernels = engine_.checks_itself(),
+                                   .arithmetic_error = engine_.arithmetic_error()});
     }
     merge_checks(mine);
   }

@@ -22,6 +22,8 @@ constexpr const char* examples =
     "      a sweep on two MPI ranks; table on stdout, files in run/\n"
     "  mpirun -n 2 shardmark-tp --model llama3-8b --seq 256 --tp 1,2\n"
     "      one block with the shape of a public model\n"
+    "  mpirun -n 8 shardmark-tp --backend cuda --dtype bf16 --hidden 8k --seq 4k\n"
+    "      on GPUs, bytes by NCCL; --transport staged lets ranks share one\n"
     "  shardmark-tp --dry-run --model llama3-70b --tp 1,2,4,8 --seq 8k\n"
     "      operations, FLOPs, bytes and memory of each rank; nothing is executed\n"
     "  shardmark-tp --predict h100-sxm-8 --model llama3-70b --tp 1,2,4,8 --seq 8k --dtype bf16\n"
@@ -31,17 +33,16 @@ constexpr const char* examples =
 /// What only ranks that run can do.
 void check_prediction(const Options& options) {
   const RunnerOptions& runner = options.runner;
-  for (const auto& [given, name] :
-       {std::pair{options.dry_run, "--dry-run"},
-        {!options.dump.empty(), "--dump"},
-        {options.ranks.has_value(), "--ranks"},
-        {options.transport.has_value() || runner.engine.path.has_value(), "--transport"},
-        {runner.engine.backend == BackendKind::cuda, "--backend cuda"},
-        {runner.replicate, "--fill replicate"},
-        {!runner.fault.empty(), "--inject-fault"},
-        {runner.check == CheckMode::full, "--check full"},
-        {runner.threads_per_rank > 1, "--threads-per-rank"},
-        {runner.check_nan, "--check-nan"}})
+  for (const auto& [given, name] : {std::pair{options.dry_run, "--dry-run"},
+                                    {!options.dump.empty(), "--dump"},
+                                    {options.ranks.has_value(), "--ranks"},
+                                    {options.transport.has_value(), "--transport"},
+                                    {runner.engine.peak != PeakKind::automatic, "--peak"},
+                                    {runner.replicate, "--fill replicate"},
+                                    {!runner.fault.empty(), "--inject-fault"},
+                                    {runner.check == CheckMode::full, "--check full"},
+                                    {runner.threads_per_rank > 1, "--threads-per-rank"},
+                                    {runner.check_nan, "--check-nan"}})
     if (given)
       throw InputError{
           message("--predict runs nothing that ", name, " could be for; leave out one of them")};
@@ -88,7 +89,13 @@ void check_contradictions(const Options& options) {
                                "=auto needs a table of measured choices; add --tuning FILE")};
   if (options.runner.peak_tflops > 0 && options.runner.engine.peak != PeakKind::automatic)
     throw InputError{"--peak-tflops is the peak, whatever --peak says; leave out one of them"};
-  check_engine_options(options.runner.engine);
+  EngineOptions engine = options.runner.engine;
+  engine.threads_per_rank = options.runner.threads_per_rank;
+  check_engine_options(engine);
+  const std::string gpu_option = option_of_gpus(engine);
+  if (!gpu_option.empty() && (options.dry_run || options.machine))
+    throw InputError{message(options.machine ? "--predict" : "--dry-run", " runs nothing that ",
+                             gpu_option, " could be for; leave out one of them")};
   if (options.machine) check_prediction(options);
 }
 

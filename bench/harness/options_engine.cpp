@@ -30,24 +30,26 @@ void add_transport_options(CommandLine& line, EngineOptions& engine,
            });
 }
 
-void add_engine_options(CommandLine& line, EngineOptions& engine, bool* only_records) {
+void add_engine_options(CommandLine& line, EngineOptions& engine, bool& only_records) {
   line.group("Device");
   line.add(
       "--backend",
       {"NAME",
-       message("what computes: cpu, cuda (a GPU), or auto: cuda where every rank can use a GPU",
-               only_records == nullptr ? "" : "; record: as --dry-run"),
+       "what computes: cpu, cuda (a GPU), or auto: cuda where every rank can use a GPU; record: as "
+       "--dry-run",
        "auto", "cpu"},
-      [&engine, only_records](std::string_view option, const std::string& text) {
-        if (only_records != nullptr && text == "record") {
-          *only_records = true;
-          return;
-        }
-        Choices<BackendKind> choices{{"auto", BackendKind::automatic},
-                                     {"cpu", BackendKind::cpu},
-                                     {"cuda", BackendKind::cuda}};
-        if (only_records != nullptr) choices.emplace_back("record", BackendKind::cpu);
-        engine.backend = parse_choice(option, text, choices);
+      [&engine, &only_records](std::string_view option, const std::string& text) {
+        struct Choice {
+          BackendKind backend;
+          bool records;
+        };
+        const auto choice = parse_choice<Choice>(option, text,
+                                                 {{"auto", {BackendKind::automatic, false}},
+                                                  {"cpu", {BackendKind::cpu, false}},
+                                                  {"cuda", {BackendKind::cuda, false}},
+                                                  {"record", {BackendKind::automatic, true}}});
+        engine.backend = choice.backend;
+        only_records = only_records || choice.records;
       });
   line.add("--device",
            {"N", "GPU of every rank, as its process counts them", "by the rank's place on its host",

@@ -13,8 +13,8 @@ namespace shardmark::bench {
 /// --transport: how the ranks start, or how bytes go between GPUs.
 void add_transport_options(CommandLine& line, EngineOptions& engine,
                            std::optional<TransportKind>& transport);
-/// The group of devices. `only_records` is set by --backend record; null: there is none.
-void add_engine_options(CommandLine& line, EngineOptions& engine, bool* only_records);
+/// The group of devices. `only_records` is set by --backend record.
+void add_engine_options(CommandLine& line, EngineOptions& engine, bool& only_records);
 /// --peak.
 void add_peak_option(CommandLine& line, EngineOptions& engine);
 

@@ -182,7 +182,7 @@ void add_limit_options(CommandLine& line, VerdictThresholds& limits, bool has_st
 }
 
 void add_output_options(CommandLine& line, Options& options) {
-  add_engine_options(line, options.runner.engine, &options.dry_run);
+  add_engine_options(line, options.runner.engine, options.dry_run);
   line.group("Output");
   line.add("--out",
            {"DIR",

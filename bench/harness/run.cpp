@@ -40,8 +40,7 @@ int world_of(const Case& config, const Options& options, const Transport& transp
 /// is written after everything else.
 Sinks make_sinks(const LayerBench& bench, const Options& options,
                  const std::vector<std::string>& command_line, const RunIdentity& identity,
-                 const Transport& transport, const Sweep& sweep,
-                 const nlohmann::ordered_json& devices) {
+                 const Transport& transport, const Sweep& sweep) {
   Sinks sinks;
   const std::string& folder = options.out;
   int largest_world = 1;
@@ -55,11 +54,10 @@ Sinks make_sinks(const LayerBench& bench, const Options& options,
     sinks.push_back(std::make_unique<ResultsCsv>(folder, identity, options.resume));
   }
   for (auto& sink : bench.show(options, transport, sweep)) sinks.push_back(std::move(sink));
-  if (!folder.empty()) {
-    nlohmann::ordered_json origin = provenance(command_line, options, identity, transport);
-    if (!devices.is_null()) origin["devices"] = devices;
-    sinks.push_back(std::make_unique<RunJson>(folder, origin, options.resume, bench.summarize));
-  }
+  if (!folder.empty())
+    sinks.push_back(
+        std::make_unique<RunJson>(folder, provenance(command_line, options, identity, transport),
+                                  options.resume, bench.summarize));
   return sinks;
 }
 
@@ -187,25 +185,30 @@ void finish(Transport& transport, const Sinks& sinks, bool complete) {
   });
 }
 
-RunIdentity identity_of(const Options& options, const Engine* engine) {
-  if (options.machine) return {make_run_id(), "record", "", options.tool, options.machine->name};
-  return {make_run_id(), std::string{engine->backend_name()}, engine->transport_name(),
-          options.tool};
+/// Collective.
+RunIdentity identity_of(const Options& options, const Engine* engine, Transport& transport) {
+  RunIdentity run{make_run_id(), "record", "", options.tool};
+  if (options.machine) run.machine = options.machine->name;
+  if (engine == nullptr) return run;
+  run.backend = engine->backend_name();
+  run.transport = engine->transport_name();
+  run.device = engine->device_name();
+  run.devices = gather_facts(*engine, transport);
+  return run;
+}
+
+/// With the device that was found in place of --backend auto.
+Options settled(Options options, const Engine* engine) {
+  if (engine != nullptr)
+    options.runner.engine.backend =
+        engine->backend_name() == "cuda" ? BackendKind::cuda : BackendKind::cpu;
+  return options;
 }
 
 /// Ranks that wait give the core away when there are more of them than cores.
 void set_waiting(Transport& transport, const Options& options) {
   const bool yield = is_oversubscribed(transport, options.runner.threads_per_rank);
   transport.set_wait_policy({.yield = yield, .timeout_s = options.timeout_s});
-}
-
-/// Of each rank's device, for run.json; null without any.
-nlohmann::ordered_json gather_facts(Transport& transport, const Engine* engine) {
-  if (engine == nullptr || engine->facts().is_null()) return nullptr;
-  auto devices = nlohmann::ordered_json::array();
-  for (const std::string& facts : transport.gather(engine->facts().dump()))
-    devices.push_back(nlohmann::ordered_json::parse(facts));
-  return devices;
 }
 
 /// Every degree that the options name, whatever ranks there are.
@@ -242,8 +245,9 @@ int run_dry(const Options& options, int world_size) {
   return dry_run(std::cout, options, expand_anywhere(options, world_size)) ? 0 : 1;
 }
 
-int run(const LayerBench& bench, const Options& options,
-        const std::vector<std::string>& command_line, Transport& transport, Engine* engine) {
+int run(const LayerBench& bench, const Options& given, const std::vector<std::string>& command_line,
+        Transport& transport, Engine* engine) {
+  const Options options = settled(given, engine);
   if (!options.runner.fault.empty()) check_fault(parse_fault(options.runner.fault), transport);
   if (options.machine && transport.size() > 1)
     throw InputError{message("--predict needs no ranks, but ", transport.size(),
@@ -251,8 +255,7 @@ int run(const LayerBench& bench, const Options& options,
   Sweep sweep = bench.expand(
       options.machine ? static_cast<int>(options.machine->ranks_per_node.value) : transport.size());
   set_waiting(transport, options);
-  const RunIdentity identity = identity_of(options, engine);
-  const nlohmann::ordered_json devices = gather_facts(transport, engine);
+  const RunIdentity identity = identity_of(options, engine, transport);
   if (!options.out.empty())
     on_rank_0(transport, [&] {
       prepare_folder(options.out, options.resume,
@@ -262,7 +265,7 @@ int run(const LayerBench& bench, const Options& options,
   Sinks sinks;
   if (options.dump.empty())
     on_rank_0(transport, [&] {
-      sinks = make_sinks(bench, options, command_line, identity, transport, sweep, devices);
+      sinks = make_sinks(bench, options, command_line, identity, transport, sweep);
     });
   std::optional<Runner> runner;
   if (engine != nullptr) runner.emplace(options.runner, transport, *engine);

@@ -41,14 +41,6 @@ std::string utc_time(const char* format) {
   return text.data();
 }
 
-std::string cpu_model() {
-  std::ifstream file{"/proc/cpuinfo"};
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name"))
-      return line.substr(std::min(line.find(':') + 2, line.size()));
-  return "unknown";
-}
-
 std::string dnnl_version_text() {
   const dnnl_version_t* version = dnnl_version();
   return message(version->major, '.', version->minor, '.', version->patch);
@@ -70,8 +62,9 @@ std::string mpi_version_text() {
 
 /// Variables that change how compute and communication libraries behave.
 Json relevant_environment() {
-  constexpr std::array<const char*, 9> prefixes{
-      "OMP_", "GOMP_", "KMP_", "DNNL_", "ONEDNN_", "MPICH_", "MPIR_", "GLIBC_TUNABLES", "MALLOC_"};
+  constexpr std::array<const char*, 11> prefixes{"OMP_",    "GOMP_",  "KMP_",  "DNNL_",
+                                                 "ONEDNN_", "MPICH_", "MPIR_", "GLIBC_TUNABLES",
+                                                 "MALLOC_", "NCCL_",  "CUDA_"};
   Json variables = Json::object();
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text{*entry};
@@ -177,7 +170,7 @@ Json provenance_of(const std::string& program, int version,
   Json ranks = Json::array();
   for (const Endpoint& at : transport.endpoints())
     ranks.push_back({{"rank", at.rank}, {"host", at.host}, {"pid", at.pid}});
-  return {
+  Json json{
       {"program", program},
       {"schema_version", version},
       {"run_id", run.run_id},
@@ -193,6 +186,8 @@ Json provenance_of(const std::string& program, int version,
       {"machine", machine()},
       {"backend", run.backend},
       {"transport", run.transport},
+      {"control_plane", transport.name()},
+      {"device", run.device},
       {"world_size", transport.size()},
       {"oversubscribed", transport.wait_policy().yield},
       {"ranks", ranks},
@@ -200,6 +195,8 @@ Json provenance_of(const std::string& program, int version,
       {"environment", relevant_environment()},
       {"memory_baseline_bytes", memory_resident_bytes()},
   };
+  if (!run.devices.empty()) json["devices"] = Json::parse(run.devices);
+  return json;
 }
 
 RunRecord::RunRecord(const std::string& folder, const Json& provenance, bool resume)

@@ -43,10 +43,12 @@ void SummaryText::finish(bool complete) {
     out_ << fmt::format("  (of the rows measured now; the {} from before are only in the files)\n",
                         num_earlier_);
   for (const ShapeSummary& shape : summary.shapes)
-    out_ << fmt::format(
-        "  {}\n    fastest: tp {} ({:.3f} ms); highest MFU: tp {} ({:.1f} %)\n    {}\n",
-        shape.shape, shape.fastest_tp, shape.fastest_us / 1e3, shape.best_mfu_tp,
-        shape.best_mfu_pct, shape.crossover);
+    out_ << fmt::format("  {}\n    fastest: tp {} ({:.3f} ms); highest MFU: {}\n    {}\n",
+                        shape.shape, shape.fastest_tp, shape.fastest_us / 1e3,
+                        shape.best_mfu_pct <= 0 ? "no peak is known"
+                                                : fmt::format("tp {} ({:.1f} %)", shape.best_mfu_tp,
+                                                              shape.best_mfu_pct),
+                        shape.crossover);
   for (const auto& [dtype, fit] : summary.fits) print_fit(out_, dtype, fit);
   out_ << std::flush;
 }

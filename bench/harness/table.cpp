@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <ostream>
 
 namespace shardmark::bench {
@@ -17,7 +18,7 @@ constexpr const char* header_format =
     "{:<7} {}\n";
 constexpr const char* shape_format = "{:<13} {:<5} {:<5} {:>3} {:<3} {:<3} {:>6} {:>6} {:>5} ";
 constexpr const char* numbers_format =
-    "{:>10.3f} {:>8.1f} {:>6.1f} {:>6.1f} {:>8.3f} {:>8} {:<7} {}\n";
+    "{:>10.3f} {:>8.1f} {:>6.1f} {:>6} {:>8.3f} {:>8} {:<7} {}\n";
 
 constexpr const char* conventions =
     "# p50: median time of one iteration on the slowest rank. exposed, comp: communication that\n"
@@ -84,9 +85,18 @@ void print_notices(std::ostream& out, const Transport& transport,
   for (const std::string& notice : notices) out << "# " << notice << '\n';
 }
 
+std::string mfu_text(const Result& result) {
+  const double mfu_pct = result.mfu_causal_pct();
+  return std::isnan(mfu_pct) ? "-" : fmt::format("{:.1f}", mfu_pct);
+}
+
 std::string describe_peak(const Options& options) {
   if (options.runner.peak_tflops > 0)
     return fmt::format("given as {} TFLOP/s", options.runner.peak_tflops);
+  const EngineOptions& engine = options.runner.engine;
+  if (!options.machine && engine.backend == BackendKind::cuda)
+    return engine.peak == PeakKind::measured ? "the best matrix product of a search on this GPU"
+                                             : "that of the GPU's data sheet";
   if (!options.machine) return "the best matrix product measured between the samples of the row";
   std::string peaks;
   for (const auto& [dtype, peak] : options.machine->peaks_tflops)
@@ -120,7 +130,7 @@ void Table::add(const Outcome& row) {
   const TimeSplit& split = result.split;
   out_ << fmt::format(
       fmt::runtime(numbers_format), result.time.p50 / 1e3, result.exposed_comm_pct(),
-      split.window_us > 0 ? 100 * split.comp_us / split.window_us : 0.0, result.mfu_causal_pct(),
+      split.window_us > 0 ? 100 * split.comp_us / split.window_us : 0.0, mfu_text(result),
       result.tflops_per_device(), speedup(result), check_text(result), result.verdict);
   if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
   if (!result.volume.empty())

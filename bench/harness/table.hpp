@@ -39,6 +39,8 @@ class Table final : public ResultSink {
 // What the tables of all programs say alike about a row.
 /// Of the column check: "off", "pass" or "FAIL".
 [[nodiscard]] std::string_view check_text(const Result& result);
+/// Of the column MFU: percent, or "-" where no peak is known.
+[[nodiscard]] std::string mfu_text(const Result& result);
 /// In place of the numbers of a row that has none: "skipped: " or "FAILED: " and the reason. Empty
 /// where there are numbers.
 [[nodiscard]] std::string missing_text(const Result& result);

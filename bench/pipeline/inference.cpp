@@ -151,7 +151,7 @@ void InferenceTable::add_measured(const Result& result) {
                       number(tokens_per_s(result), 1), hop_us > 0 ? number(hop_us, 1) : "-",
                       format_bytes(static_cast<double>(kv_cache_bytes(result.config.layer))),
                       number(100 * split.comp_us / std::max(split.window_us, 1e-9), 1),
-                      number(result.mfu_causal_pct(), 1), check_text(result),
+                      mfu_text(result), check_text(result),
                       result.verdict + others_of(result.config));
   if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
   if (!result.volume.empty())

@@ -32,6 +32,8 @@ constexpr const char* examples =
     "      edit a schedule and run it\n"
     "  mpirun -n 2 shardmark-pp --mode infer --tp 1,2 --microbatches 1,2,4\n"
     "      time to first token and per token: pp 2 against tp 2, one request and several at once\n"
+    "  mpirun -n 4 shardmark-pp --backend cuda --dtype bf16 --hidden 4k --seq 4k\n"
+    "      on GPUs, bytes by NCCL; --transport staged lets ranks share one\n"
     "  shardmark-pp --dry-run --model gpt3-175b --pp 16 --tp 8 --microbatches 32\n"
     "      operations, FLOPs, bytes and memory of each rank; nothing is executed\n"
     "Exit code: 0 done, 1 a row failed or an error, 2 bad input, 128 + signal interrupted.";

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* shape_format =
     "{:<12} {:>3} {:>2} {:>4} {:>3} {:>3} {:<5} {:>6} {:>6} {:>5} {:>5} ";
 constexpr const char* header_format = "{:>10} {:>8} {:>6} {:>6} {:>8} {:<5} {}\n";
-constexpr const char* numbers_format = "{:>10.3f} {:>8.1f} {:>6.1f} {:>6.1f} {:>8.3f} {:<5} {}\n";
+constexpr const char* numbers_format = "{:>10.3f} {:>8.1f} {:>6.1f} {:>6} {:>8.3f} {:<5} {}\n";
 
 constexpr const char* conventions =
     "# v: stages of a rank. mb: micro-batches of an iteration, batch: sequences of one of them.\n"
@@ -84,7 +84,7 @@ void Table::add_measured(const Result& result) {
   const TimeSplit& split = result.split;
   out_ << fmt::format(
       fmt::runtime(numbers_format), result.time.p50 / 1e3, result.exposed_comm_pct(),
-      100 * split.comp_us / std::max(split.window_us, 1e-9), result.mfu_causal_pct(),
+      100 * split.comp_us / std::max(split.window_us, 1e-9), mfu_text(result),
       result.tflops_per_device(), check_text(result), result.verdict + others_of(result.config));
   if (result.status == Status::failed) out_ << "    FAILED: " << result.reason << '\n';
   print_times(out_, result, verbose_);

@@ -42,6 +42,42 @@ TEST(EngineOptions, RecordRunsNothing) {
   EXPECT_EQ(parsed({"--backend", "cuda"}).runner.engine.backend, BackendKind::cuda);
 }
 
+/// What runs nothing needs no GPU.
+TEST(EngineOptions, OfGpusContradictWhatRunsNothing) {
+  for (const std::vector<std::string>& gpu :
+       std::vector<std::vector<std::string>>{{"--backend", "cuda"},
+                                             {"--transport", "staged"},
+                                             {"--device", "0"},
+                                             {"--allow-tf32"},
+                                             {"--stream-priority", "high"}})
+    for (const std::vector<std::string>& runs_nothing :
+         std::vector<std::vector<std::string>>{{"--dry-run"}, {"--predict", "h100-sxm-8"}}) {
+      std::vector<std::string> arguments = gpu;
+      arguments.insert(arguments.end(), runs_nothing.begin(), runs_nothing.end());
+      const auto names_both = AllOf(HasSubstr(gpu.front()), HasSubstr(runs_nothing.front()));
+      EXPECT_THAT([&] { (void)parse_options(arguments); },
+                  testing::ThrowsMessage<InputError>(names_both));
+      if (runs_nothing.size() > 1) continue;
+      arguments.insert(arguments.begin(), "all_reduce");
+      EXPECT_THAT([&] { (void)collectives::parse_options(arguments); },
+                  testing::ThrowsMessage<InputError>(names_both));
+    }
+  EXPECT_THAT(
+      [] {
+        (void)parse_options({"--predict", "h100-sxm-8", "--peak", "table"});
+      },
+      testing::ThrowsMessage<InputError>(HasSubstr("--peak")));
+}
+
+TEST(EngineOptions, ThreadsOfARankAreOfTheCpu) {
+  EXPECT_THAT(
+      [] {
+        (void)parse_options({"--threads-per-rank", "2", "--backend", "cuda"});
+      },
+      testing::ThrowsMessage<InputError>(HasSubstr("--threads-per-rank 2")));
+  EXPECT_EQ(parsed({"--threads-per-rank", "2"}).runner.threads_per_rank, 2);
+}
+
 /// Options of GPUs are refused where the user wants none.
 TEST(EngineOptions, OptionsOfGpusNeedOne) {
   const std::vector<std::vector<std::string>> all{
@@ -66,11 +102,6 @@ TEST(EngineOptions, OptionsOfGpusNeedOne) {
         (void)parsed({"--peak", "table", "--peak-tflops", "3"});
       },
       testing::ThrowsMessage<InputError>(HasSubstr("leave out one of them")));
-  EXPECT_THAT(
-      [] {
-        (void)collectives::parse_options({"all_reduce", "--backend", "record"});
-      },
-      testing::ThrowsMessage<InputError>(HasSubstr("auto, cpu")));
 }
 
 TEST(CpuEngine, MakesBackendsThatComputeAndCommunicate) {
@@ -78,7 +109,10 @@ TEST(CpuEngine, MakesBackendsThatComputeAndCommunicate) {
     const auto engine = open_engine({.backend = BackendKind::cpu}, transport);
     EXPECT_EQ(engine->backend_name(), "cpu");
     EXPECT_EQ(engine->transport_name(), "threads");
+    EXPECT_FALSE(engine->device_name().empty());
     EXPECT_TRUE(engine->facts().is_null());
+    EXPECT_EQ(gather_facts(*engine, transport), "");
+    EXPECT_TRUE(engine->checks_itself()) << "so comparisons stay bitwise";
     EXPECT_EQ(engine->known_peak(DType::f32), std::nullopt);
     EXPECT_GT(engine->memory().bytes, 0);
     const Mesh mesh{{.tp = 3}};
@@ -110,6 +144,10 @@ TEST(GpuEngine, WithoutAGpuTheReasonIsGivenOnEveryRank) {
                 testing::ThrowsMessage<InputError>(testing::StartsWith("--transport staged: ")));
     EXPECT_THAT([&] { (void)open_engine({.device = 0}, transport); },
                 testing::ThrowsMessage<InputError>(testing::StartsWith("--device 0: ")));
+    EXPECT_THAT([&] { (void)open_engine({.allow_tf32 = true}, transport); },
+                testing::ThrowsMessage<InputError>(testing::StartsWith("--allow-tf32: ")));
+    EXPECT_THAT([&] { (void)open_engine({.high_priority = true}, transport); },
+                testing::ThrowsMessage<InputError>(testing::StartsWith("--stream-priority high")));
     EXPECT_EQ(open_engine({}, transport)->backend_name(), "cpu") << "auto takes what is there";
   });
 }

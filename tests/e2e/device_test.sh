@@ -39,10 +39,34 @@ cuda_names_what_is_missing() {
   each refuses
 }
 
+without_ranks() {  # the launcher decides how many: drops "--ranks 2"
+  kept=()
+  while [ $# -gt 0 ]; do
+    if [ "$1" = --ranks ]; then shift; else kept+=("$1"); fi
+    shift
+  done
+}
+refuses_once() {
+  local program=$1
+  shift
+  without_ranks "$@"
+  expect 2 "$MPIEXEC" -n 2 "$program" "${kept[@]}" --backend cuda
+  [ "$(grep -c -- '--backend cuda' err)" -eq 1 ] || fail "not one line: $program"
+}
 cuda_names_it_once_under_mpi() {
   skip_with_gpu
-  expect 2 mpi 2 --tp 2 --hidden 64 --heads 4 --seq 32 --batch 1 "${quick[@]}" --backend cuda
-  [ "$(grep -c -- '--backend cuda' err)" -eq 1 ] || fail "not one line"
+  each refuses_once
+}
+
+# What an earlier run left is still there, under its own name.
+cuda_loses_nothing() {
+  skip_with_gpu
+  local run=(--ranks 1 --tp 1 --hidden 64 --heads 4 --ffn 128 --seq 32 --batch 1 "${quick[@]}" --out run)
+  expect 0 "$SHARDMARK_TP" "${run[@]}"
+  cp run/results.csv before
+  expect 2 "$SHARDMARK_TP" "${run[@]}" --backend cuda
+  cmp -s run/results.csv before || fail "results.csv is another"
+  [ ! -e run/results.csv.old ] || fail "results.csv was renamed"
 }
 
 runs_on_cpu() {
@@ -52,7 +76,14 @@ runs_on_cpu() {
   expect 0 "$program" "$@" --backend auto --out run
   [ "$(column backend run | sort -u)" = cpu ] || fail "another backend: $program"
   [ "$(column transport run | sort -u)" = threads ] || fail "another transport: $program"
+  [ -n "$(column device run | sort -u)" ] || fail "no device: $program"
+  head -1 run/results.csv > auto_columns
+  has run/run.json '"control_plane": "threads"'
+  has run/run.json '"device": ".'
   [ "$(wc -l < err)" -le 1 ] || fail "more than a notice"
+  rm -rf run
+  expect 0 "$program" "$@" --backend cpu --out run
+  head -1 run/results.csv | cmp -s - auto_columns || fail "other columns than with auto: $program"
 }
 auto_takes_the_cpu() {
   skip_with_gpu
@@ -67,12 +98,26 @@ options_of_gpus_need_one() {
   has err 'leave one of them out'
 }
 
-record_is_a_dry_run() {
-  local arguments=(--hidden 64 --heads 4 --seq 32 --tp 2)
-  expect 0 "$SHARDMARK_TP" "${arguments[@]}" --dry-run
+records() {
+  local program=$1
+  shift
+  expect 0 "$program" "$@" --dry-run
   cp out dry
-  expect 0 "$SHARDMARK_TP" "${arguments[@]}" --backend record
-  cmp -s out dry || fail "--backend record and --dry-run differ"
+  [ -s dry ] || fail "nothing was printed: $program"
+  expect 0 "$program" "$@" --backend record
+  cmp -s out dry || fail "--backend record and --dry-run differ: $program"
+  expect 2 "$program" "$@" --backend record --device 0
+  has err '--device 0'
+}
+record_is_a_dry_run() { each records; }
+
+# Of all_reduce over n ranks each link carries at least 2 (n - 1) / n of the data, and a ring does that.
+dry_run_of_collectives_has_the_bytes() {
+  expect 0 "$SHARDMARK_COLLECTIVES" all_reduce --ranks 3 -b 3K -e 3K --algorithm native,ring --dry-run
+  [ "$(awk '$1 == "all_reduce" { print $7 }' out | sort -u)" = 4096 ] || fail "not 4/3 of 3 KiB"
+  [ "$(awk '$2 == "ring" { print $9 }' out)" -gt 1 ] || fail "a ring has several steps"
+  expect 2 "$SHARDMARK_COLLECTIVES" all_reduce --dry-run --out run
+  has err '--out'
 }
 
 "$1"
