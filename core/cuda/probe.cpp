@@ -1,9 +1,9 @@
 #include "core/cuda/probe.hpp"
 
 #include "core/bf16.hpp"
+#include "core/cuda/check.cuh"
 #include "core/cuda/matmul_library.cuh"
 #include "core/cuda/probe_shapes.hpp"
-#include "core/f16.hpp"
 #include "core/f16.hpp"
 
 #include <algorithm>
