@@ -10,7 +10,7 @@
 namespace shardmark::cuda {
 namespace {
 
-constexpr std::int64_t packed_starts[] = {0, 3, 4, 9};
+constexpr std::int64_t packed_starts[] = {0, 3, 4, 9}, three_starts[] = {0, 3, 9};
 
 struct Case {
   std::string name;
@@ -62,6 +62,8 @@ std::vector<Case> cases() {
   add("packed", shape);
   add("packed, keys before", pair(run(6, 6), run(0, 6)));
   add("packed stripes", pair(run(1, 6, 2), run(0, 6, 2)));
+  shape.starts = three_starts;
+  add("packed, the later piece first", pair(two_runs(6, 0, 6), two_runs(6, 0, 6)));
   return list;
 }
 
@@ -251,6 +253,8 @@ std::vector<Case> matmul_cases() {
   list.push_back({"spaced differently, window 4", shape});
   shape.starts = packed_starts;
   list.push_back({"spaced differently, packed, window 4", shape});
+  const AttentionShape longer{.batch = 1, .seq = 40, .heads = 4, .kv_heads = 2, .head_dim = 8};
+  list.push_back({"more rows than the workspace's alignment hides", longer});
   return list;
 }
 
