@@ -206,6 +206,22 @@ TEST_F(AttentionTranslation, BackwardIsTheReferences) {
   }
 }
 
+/// cuDNN's backward pass wants log-sum-exp without gaps.
+TEST_F(AttentionTranslation, SumsOfGraphsHaveNoGaps) {
+  for (const Case& c : cases()) {
+    pool.clear();
+    const Tensor q = q_like(c.shape, DType::bf16), k = k_like(c.shape, DType::bf16);
+    const Tensor lse = lse_like(c.shape);
+    for (const Op& op : {Op{Attention{q, k, k, q, lse, c.shape}},
+                         Op{AttentionBackward{q, k, k, q, lse, q, q, k, k, c.shape}}})
+      for (const Call& call : translate(op, {}).calls)
+        if (const auto* graph = std::get_if<FusedAttention>(&call)) {
+          EXPECT_EQ(graph->stats.strides[1], graph->stats.dims[2]) << c.name;
+          EXPECT_EQ(graph->stats.strides[0], graph->stats.dims[1] * graph->stats.dims[2]) << c.name;
+        }
+  }
+}
+
 TEST_F(AttentionTranslation, OrdinaryAttentionNeedsNoWorkspace) {
   const AttentionShape shape{.batch = 2, .seq = 8, .heads = 4, .kv_heads = 2, .head_dim = 16};
   const Tensor q = q_like(shape, DType::bf16), k = k_like(shape, DType::bf16);
