@@ -71,8 +71,10 @@ void set_mask(Options& options, const FusedAttention& call) {
   if (call.left_bound) options.set_diagonal_band_left_bound(static_cast<int>(*call.left_bound));
 }
 
-std::shared_ptr<fe::graph::Graph> graph_of(const FusedAttention& call) {
+/// For the device that is current, or for compute capability `sm`.
+std::shared_ptr<fe::graph::Graph> graph_of(const FusedAttention& call, int sm = 0) {
   auto graph = std::make_shared<fe::graph::Graph>();
+  if (sm > 0) graph->set_sm_version(sm);
   graph->set_io_data_type(type_of(call.q.dtype))
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
@@ -200,9 +202,7 @@ void AttentionLibrary::run(const FusedAttention& call, std::byte* workspace, cud
 
 std::string objection_to(const FusedAttention& call, int sm) {
   if (const std::string why = why_not_opened(); !why.empty()) return why;
-  const auto graph = graph_of(call);
-  graph->set_sm_version(sm);
-  const fe::error_t error = graph->validate();
+  const fe::error_t error = graph_of(call, sm)->validate();
   return error.is_bad() ? error.err_msg : std::string{};
 }
 

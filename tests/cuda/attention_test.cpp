@@ -10,7 +10,7 @@
 namespace shardmark::cuda {
 namespace {
 
-constexpr std::int64_t packed_starts[] = {0, 3, 4, 9};
+constexpr std::int64_t packed_starts[] = {0, 3, 4, 9}, three_starts[] = {0, 3, 9};
 
 struct Case {
   std::string name;
@@ -62,6 +62,8 @@ std::vector<Case> cases() {
   add("packed", shape);
   add("packed, keys before", pair(run(6, 6), run(0, 6)));
   add("packed stripes", pair(run(1, 6, 2), run(0, 6, 2)));
+  shape.starts = three_starts;
+  add("packed, the later piece first", pair(two_runs(6, 0, 6), two_runs(6, 0, 6)));
   return list;
 }
 
@@ -204,6 +206,22 @@ TEST_F(AttentionTranslation, BackwardIsTheReferences) {
   }
 }
 
+/// cuDNN's backward pass wants log-sum-exp without gaps.
+TEST_F(AttentionTranslation, SumsOfGraphsHaveNoGaps) {
+  for (const Case& c : cases()) {
+    pool.clear();
+    const Tensor q = q_like(c.shape, DType::bf16), k = k_like(c.shape, DType::bf16);
+    const Tensor lse = lse_like(c.shape);
+    for (const Op& op : {Op{Attention{q, k, k, q, lse, c.shape}},
+                         Op{AttentionBackward{q, k, k, q, lse, q, q, k, k, c.shape}}})
+      for (const Call& call : translate(op, {}).calls)
+        if (const auto* graph = std::get_if<FusedAttention>(&call)) {
+          EXPECT_EQ(graph->stats.strides[1], graph->stats.dims[2]) << c.name;
+          EXPECT_EQ(graph->stats.strides[0], graph->stats.dims[1] * graph->stats.dims[2]) << c.name;
+        }
+  }
+}
+
 TEST_F(AttentionTranslation, OrdinaryAttentionNeedsNoWorkspace) {
   const AttentionShape shape{.batch = 2, .seq = 8, .heads = 4, .kv_heads = 2, .head_dim = 16};
   const Tensor q = q_like(shape, DType::bf16), k = k_like(shape, DType::bf16);
@@ -251,6 +269,8 @@ std::vector<Case> matmul_cases() {
   list.push_back({"spaced differently, window 4", shape});
   shape.starts = packed_starts;
   list.push_back({"spaced differently, packed, window 4", shape});
+  const AttentionShape longer{.batch = 1, .seq = 40, .heads = 4, .kv_heads = 2, .head_dim = 8};
+  list.push_back({"more rows than the workspace's alignment hides", longer});
   return list;
 }
 

@@ -116,7 +116,8 @@ TEST(Gpu, CudnnsFrontendHasNothingAgainstOurGraphs) {
   for (const int sm : {80, 90, 100})
     for (const FusedAttention& call : attentions())
       EXPECT_EQ(objection_to(call, sm), "") << "sm_" << sm << (call.backward ? " backward" : "");
-  FusedAttention wrong = attentions().front();
+  FusedAttention wrong = attentions().back();
+  ASSERT_TRUE(wrong.backward);
   wrong.left_bound = 0;
   EXPECT_NE(objection_to(wrong, 90), "") << "else nothing was checked";
 }
@@ -147,6 +148,55 @@ TEST(Gpu, EveryComputeOpIsTheReferences) {
     device->synchronize();
   };
   for (const MakeOps& make_ops : all_examples()) compare_with_reference(pool, make_ops, run);
+}
+
+/// By cuDNN where it has the shape, and by matmuls.
+TEST(Gpu, AttentionIsTheReferences) {
+  if (!why_no_gpu().empty()) GTEST_SKIP() << why_no_gpu();
+  const auto device = open_gpu();
+  const Managed memory{Pool::capacity}, workspace{std::int64_t{64} << 20};
+  Pool pool{memory.data()};
+  const auto compare = [&](const Op& op, bool fused) {
+    const Resources resources{.workspace = workspace.data(), .fused_attention = fused};
+    ASSERT_LE(workspace_bytes(op, resources), std::int64_t{64} << 20);
+    const Translation translation = translate(op, resources);
+    for (const Call& call : translation.calls)
+      if (const auto* attention = std::get_if<FusedAttention>(&call))
+        if (!device->fused_attention(*attention).why_not.empty()) return;
+    const std::vector<std::byte> before = pool.snapshot();
+    run_reference(op);
+    const std::vector<std::byte> expected = pool.snapshot();
+    pool.restore(before);
+    for (const Call& call : translation.calls) device->run(call, Lane::compute);
+    device->synchronize();
+    expect_agreement(op, {pool, before, expected, pool.snapshot()}, 1.0 / 32,
+                     fused ? "by cuDNN" : "by matmuls", 1);
+    pool.restore(before);
+  };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const bool causal : {true, false})
+      for (const std::int64_t window : {0, 24})
+        for (const std::int64_t first_key : {0, 40}) {
+          pool.clear();
+          AttentionShape shape{.batch = 2, .seq = 72, .heads = 4, .kv_heads = 2, .head_dim = 32};
+          shape.causal = causal;
+          shape.window = window;
+          shape.queries = {{Places::Run{40, 72, 1}, Places::Run{}}};
+          shape.keys = {{Places::Run{first_key, 72, 1}, Places::Run{}}};
+          const auto like = [&](std::int64_t heads) {
+            return pool.random({144, heads * 32}, dtype);
+          };
+          const Tensor q = like(4), k = like(2), v = like(2), o = like(4), d_o = like(4);
+          const Tensor lse = pool.random({2, 4, 72}, DType::f32);
+          run_reference(Attention{q, k, v, o, lse, shape});
+          const Attention forward{q, k, v, like(4), pool.random({2, 4, 72}, DType::f32), shape};
+          const AttentionBackward backward{q, k, v, o, lse, d_o, like(4), like(2), like(2), shape};
+          for (const bool fused : {true, false}) {
+            compare(forward, fused);
+            compare(backward, fused);
+          }
+          if (HasFailure()) return;
+        }
 }
 
 }  // namespace

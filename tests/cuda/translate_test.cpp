@@ -5,7 +5,10 @@
 #include "tests/cuda/evaluate.hpp"
 #include "tests/cuda/examples.hpp"
 
+#include <map>
 #include <set>
+#include <string_view>
+#include <vector>
 
 namespace shardmark::cuda {
 namespace {
@@ -32,6 +35,28 @@ TEST(Translate, EveryComputeOpHasAnExample) {
     for (const Op& op : make_ops(pool, {DType::f32, 2, 16})) seen.insert(op.index());
   }
   EXPECT_EQ(seen.size(), std::variant_size_v<ComputeOp>);
+}
+
+/// Nor would a dtype: all ops but those of losses, which are f32, have one in each that kernels
+/// know.
+TEST(Translate, EveryComputeOpHasAnExampleOfEveryDtype) {
+  Pool pool;
+  std::map<std::string_view, std::set<DType>> seen;
+  for (const MakeOps& make_ops : all_examples())
+    for (const Layout& layout : layouts()) {
+      if (layout.rows != 5) continue;
+      pool.clear();
+      for (const Op& op : make_ops(pool, layout)) {
+        const Touches touched = touches(op);
+        for (const std::vector<Tensor>& tensors : {touched.reads, touched.writes})
+          for (const Tensor& tensor : tensors) seen[name_of(op)].insert(tensor.dtype);
+      }
+    }
+  for (const auto& [name, dtypes] : seen) {
+    if (name == name_of(Op{CrossEntropyLoss{}})) continue;
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      EXPECT_TRUE(dtypes.contains(dtype)) << name << " of " << name_of(dtype);
+  }
 }
 
 TEST(Translate, FencesAreEvents) {

@@ -77,6 +77,15 @@ struct Cut {
     return graph_sums(lse.data, shape.batch, shape.heads, shape.seq, band.first_query,
                       band.num_queries);
   }
+  /// The same, copied: cuDNN's backward pass wants them without gaps.
+  [[nodiscard]] GraphTensor packed_sums(const Tensor& lse, Workspace& workspace,
+                                        Translation& to) const {
+    const std::int64_t size = size_of(DType::f32), row_bytes = band.num_queries * size;
+    std::byte* const packed = workspace.take(query_part_rows() * shape.heads * size);
+    to.calls.emplace_back(MemoryCopy{lse.data + band.first_query * size, packed, row_bytes,
+                                     shape.batch * shape.heads, shape.seq * size, row_bytes});
+    return graph_sums(packed, shape.batch, shape.heads, band.num_queries, 0, band.num_queries);
+  }
   [[nodiscard]] std::int64_t query_part_rows() const { return shape.batch * band.num_queries; }
   [[nodiscard]] std::int64_t key_part_rows() const { return shape.batch * band.num_keys; }
   /// A tensor of its own for the band's rows.
@@ -213,6 +222,7 @@ void append_calls(const AttentionBackward& op, const Resources& resources, Trans
     const Tensor dq = cut.part(workspace, cut.query_part_rows(), shape.heads, op.q.dtype);
     const Tensor dk = cut.part(workspace, cut.key_part_rows(), shape.kv_heads, op.q.dtype);
     const Tensor dv = cut.part(workspace, cut.key_part_rows(), shape.kv_heads, op.q.dtype);
+    if (band.num_queries < shape.seq) graph.stats = cut.packed_sums(op.lse, workspace, to);
     const auto whole = [&](const Tensor& part, std::int64_t heads, std::int64_t rows) {
       return graph_tensor(part, shape.batch, heads, shape.head_dim, rows, 0, rows);
     };
@@ -253,6 +263,8 @@ std::int64_t attention_workspace_bytes(const AttentionBackward& op, const Resour
     workspace.take(band.num_queries * op.shape.heads * row_bytes);
     workspace.take(band.num_keys * op.shape.kv_heads * row_bytes);
     workspace.take(band.num_keys * op.shape.kv_heads * row_bytes);
+    if (band.num_queries < op.shape.seq)
+      workspace.take(op.shape.batch * band.num_queries * op.shape.heads * size_of(DType::f32));
     most = std::max(most, workspace.used_bytes());
   }
   return most;
