@@ -11,7 +11,7 @@ layers=(--ranks 2 --seq 32 --batch 1)
 # each COMMAND...: runs it for every program, with arguments that make a short run.
 each() {
   "$@" "$SHARDMARK_TP" "${layers[@]}" --hidden 64 --heads 4 --ffn 128 --tp 2 "${quick[@]}"
-  "$@" "$SHARDMARK_CP" "${layers[@]}" --heads 4 --head-dim 8 --cp 2 "${quick[@]}"
+  "$@" "$SHARDMARK_CP" "${layers[@]}" --heads 4 --head-dim 8 --cp 2 --kind ring "${quick[@]}"
   "$@" "$SHARDMARK_PP" "${layers[@]}" --hidden 64 --heads 4 --ffn 128 --vocab 128 --layers 2 --pp 2 \
     --microbatches 2 --schedule 1f1b "${quick[@]}"
   "$@" "$SHARDMARK_COLLECTIVES" all_reduce --ranks 2 -b 8 -e 64 -f 8 --max-time 0.02 --min-samples 1
