@@ -200,13 +200,14 @@ TEST(PredictRow, HasNoNumbersThatOnlySamplesGive) {
   Outcome row = predict_row(mlp(3), matmul_machine(5), {});
   EXPECT_THAT(empty_cells(row, {"id", "record", "", Tool::tp, "round"}),
               testing::UnorderedElementsAre(
-                  "transport", "model", "time_us_p10", "time_us_p95", "time_us_p99", "time_us_min",
-                  "time_us_max", "time_us_mean", "cv_pct", "samples", "warmup", "inner_iterations",
-                  "check", "check_mode", "check_exact", "max_abs_err", "rel_norm_err", "tol",
-                  "profiler_overhead_pct", "reason"));
+                  "transport", "device", "model", "time_us_p10", "time_us_p95", "time_us_p99",
+                  "time_us_min", "time_us_max", "time_us_mean", "cv_pct", "samples", "warmup",
+                  "inner_iterations", "check", "check_mode", "check_exact", "max_abs_err",
+                  "rel_norm_err", "tol", "throttled_by", "profiler_overhead_pct", "reason"));
   row.result.time.samples = 3;
-  EXPECT_THAT(empty_cells(row, {"id", "cpu", "threads"}),
-              testing::UnorderedElementsAre("model", "machine", "reason"));
+  EXPECT_THAT(
+      empty_cells(row, {"id", "cpu", "threads"}),
+      testing::UnorderedElementsAre("device", "model", "throttled_by", "machine", "reason"));
 }
 
 std::string problem_of(const std::vector<std::string>& arguments) {
