@@ -146,7 +146,9 @@ TEST(Nvml, AnUnknownGpuOrNoLibraryIsAReason) {
   EXPECT_THAT(gpu_state(pretended(), "0000:ff:00.0").missing, HasSubstr("0000:ff:00.0"));
   EXPECT_EQ(gpu_state({{}, "no library"}, "0000:17:00.0").missing, "no library");
   EXPECT_EQ(gpu_surroundings({{}, "no library"}, "").missing, "no library");
-  if (!nvml().missing.empty()) EXPECT_THAT(nvml().missing, HasSubstr("libnvidia-ml"));
+  if (!nvml().missing.empty()) {
+    EXPECT_THAT(nvml().missing, HasSubstr("libnvidia-ml"));
+  }
 }
 
 TEST(Nvml, IdleClocksAndSetClocksAreNoThrottling) {
