@@ -30,7 +30,7 @@ struct EngineOptions {
   BackendKind backend{BackendKind::automatic};
   int threads_per_rank{1};
   std::optional<cuda::Path> path{};  ///< --transport nccl, staged or mpi-cuda; none: nccl
-  int device{-1};                  ///< see RankGpuOptions, as the next two
+  int device{-1};                    ///< see RankGpuOptions, as the next two
   bool allow_tf32{false};
   bool high_priority{false};
   PeakKind peak{PeakKind::automatic};

@@ -120,8 +120,10 @@ extern "C" int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table) {
   return 1;
 }
 
-/// Extensions are offered one by one.
-extern "C" int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
+/// Extensions are offered one by one. NVTX's headers leave a pragma on that would hide the
+/// function.
+extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtxExtension(
+    nvtxExtModuleInfo_t* module) {
   if (module->moduleId != NVTX_EXT_PAYLOAD_MODULEID) return 0;
   for (std::size_t i = 0; i < module->segmentsCount; ++i)
     if (module->segments[i].slotCount > NVTX3EXT_CBID_nvtxPayloadSchemaRegister)
