@@ -68,7 +68,7 @@ def positive(value, name):
 
 
 def number(row, column):
-    """A cell as a positive number; KeyError or ValueError with the column's name if there is none."""
+    """A cell as a positive number; KeyError or ValueError with the column's name if it is none."""
     return positive(row[column], column)
 
 
@@ -119,7 +119,8 @@ def wrong_with(row):
 
 def all_rows_pass(step, name, folder, code, problem, least=1):
     """Every row of the step's runs ran on a GPU, and its check passed; rows that a rule leaves out
-    (status skipped) do not count. A transport that refuses the machine is skipped, with its reason."""
+    (status skipped) do not count. A transport that refuses the machine is skipped, with the reason.
+    """
     if code == 2 and (refusal := refusal_in(folder)):
         return Check(step, name, SKIPPED, refusal)
     if (failed := ended(step, name, folder, code, problem)) is not None:

@@ -84,7 +84,8 @@ class Judging(unittest.TestCase):
                         {"mfu_causal_pct": "inf"}, {"mem_peak_bytes": "-1"},
                         {"mem_predicted_bytes": "0"}, {"profiler_overhead_pct": "nan"},
                         {"peak_source": "H200 data sheet"}):
-            self.assertIn(judge.FAIL, {check.result for check in block(**changes).values()}, changes)
+            results = {check.result for check in block(**changes).values()}
+            self.assertIn(judge.FAIL, results, changes)
         self.assertIn("exit code 1", block(code=1)["MFU of the best measured matmul"].figure)
         self.assertIn("10 s", block(problem="did not end within 10 s")[
             "MFU of the best measured matmul"].figure)
@@ -132,7 +133,8 @@ class Judging(unittest.TestCase):
             return judge.exit_code_of([judge.Check("s", "n", result) for result in results])
         self.assertEqual(of(judge.PASS, judge.SKIPPED, judge.INFO), 0)
         self.assertEqual(of(judge.INFO), 0)
-        for results in ((judge.PASS, judge.FAIL), (judge.PASS, judge.NOT_RUN), (judge.SKIPPED,), ()):
+        for results in ((judge.PASS, judge.FAIL), (judge.PASS, judge.NOT_RUN), (judge.SKIPPED,),
+                        ()):
             self.assertEqual(of(*results), 1, results)
 
     def test_a_transport_that_refuses_is_skipped(self):
@@ -349,7 +351,8 @@ class Runs(unittest.TestCase):
         self.assertNotIn("hidden", text)
 
     def test_bad_usage(self):
-        for arguments in (("--only", "nothing"), ("--only", ""), ("--budget", "nan"), ("--budget", "0"), ("--nonsense",)):
+        for arguments in (("--only", "nothing"), ("--only", ""), ("--budget", "nan"),
+                          ("--budget", "0"), ("--nonsense",)):
             self.assertEqual(self.run_check(*arguments).returncode, 2, arguments)
 
     def test_dry_run_needs_nothing(self):
