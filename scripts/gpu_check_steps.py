@@ -1,5 +1,6 @@
 """The steps of scripts/gpu_check: what is run, how long it takes, and who judges it."""
 
+import shlex
 import shutil
 from dataclasses import dataclass, field
 from typing import Callable
@@ -9,6 +10,8 @@ import gpu_check_judge as judge
 SMALLEST = ("--tp", "1", "--ranks", "1", "--hidden", "64", "--heads", "4", "--ffn", "128", "--seq",
             "16", "--batch", "1", "--max-time", "0.01", "--min-samples", "1", "--warmup", "0",
             "--check", "off")
+# What has the label `gpu` in ctest, which a machine with binaries only may lack.
+GPU_TESTS = ("cuda_gpu_test", "cuda_rank_gpu_test")
 QUICK = ("--max-time", "0.1", "--min-samples", "3", "--warmup", "1")
 
 
@@ -32,7 +35,7 @@ def describe(all_steps):
     for step in all_steps:
         lines.append(f"{step.name} ({step.seconds} s): {step.about}")
         variables = "".join(f"{name}={value} " for name, value in step.environment.items())
-        lines += [f"  {variables}{' '.join(map(str, command))}"
+        lines += [f"  {variables}{shlex.join(map(str, command))}"
                   for command in step.commands(f"OUT/{step.name}")]
     return "\n".join(lines)
 
@@ -61,10 +64,14 @@ def all_steps(build):
     return [
         Step("environment", 5, "what is there", lambda folder: [
             ["nvidia-smi"], ["nvidia-smi", "topo", "-m"],
-            ["nvidia-smi", "-q", "-d", "CLOCK,POWER,TEMPERATURE,PERFORMANCE"], ["lscpu"], ["env"]],
+            ["nvidia-smi", "-q", "-d", "CLOCK,POWER,TEMPERATURE,PERFORMANCE"], ["lscpu"],
+            [program["tp"], "--version"], ["ldd", program["tp"]],
+            # Not all of it: the folder is meant to be shown to others.
+            ["sh", "-c", "env | grep -E '^(NCCL|CUDA|NVIDIA)_' | sort"]],
              of("environment", judge.environment), may_fail=True),
         Step("ops", 40, "every op against the reference", lambda folder: [
-            ["ctest", "--test-dir", str(build), "-L", "^gpu$", "--output-on-failure"]],
+            [f"{build}/tests/{test}", f"--gtest_output=json:{folder}/{test}.json"]
+            for test in GPU_TESTS],
              of("ops", judge.tests)),
         rows("layers-1", "layers at tp 1", 15, lambda folder: [
             [program["tp"], "--ranks", "1", "--tp", "1", "--block",
@@ -97,8 +104,12 @@ def all_steps(build):
             ranks(2, "collectives", "all", "-b", "1K", "-e", "1M", "-f", "32", "-d", "float,half",
                   "--max-time", "0.05", "--min-samples", "3", "--no-waits", "--transport", "staged",
                   "--out", f"{folder}/run")], least=20),
-        rows("layers-nccl", "layers at tp 2, NCCL", 20, lambda folder: [
+        rows("layers-nccl-2", "layers at tp 2, NCCL", 20, lambda folder: [
             ranks(2, "tp", "--tp", "2", *small, "--sequence-parallel", "off,on", "--transport",
+                  "nccl", "--out", f"{folder}/run")], least=4,
+             environment={"NCCL_MULTI_RANK_GPU_ENABLE": "1"}),
+        rows("layers-nccl-4", "layers at tp 4, NCCL", 25, lambda folder: [
+            ranks(4, "tp", "--tp", "4", *small, "--sequence-parallel", "off,on", "--transport",
                   "nccl", "--out", f"{folder}/run")], least=4,
              environment={"NCCL_MULTI_RANK_GPU_ENABLE": "1"}),
         rows("collectives-nccl", "collectives, NCCL", 20, lambda folder: [
