@@ -140,6 +140,7 @@ class Collector {
   }
   static void CUPTIAPI complete(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
                                 std::size_t, std::size_t valid_bytes) {
+    if (buffer == nullptr) return;
     Collector& collector = instance();
     const std::lock_guard lock{collector.mutex_};
     CUpti_Activity* record = nullptr;
@@ -211,10 +212,16 @@ class Timer final : public CuptiTimer {
   }
   void collect(KernelSink& sink) override {
     const CuptiRecords records = Collector::instance().take(tag_);
-    const ClockRelation clocks = read_clocks();
+    const std::vector<ClockReading> readings = read_clocks();
+    report_.num_dropped += records.num_dropped;
+    if (readings.empty()) {
+      report_.num_impossible += records.work.size();
+      ops_.clear();
+      return;
+    }
+    const ClockRelation clocks = relate(readings);
     const JoinedWork joined = join(records, ops_, clocks.offset_ns);
     ops_.clear();
-    report_.num_dropped += records.num_dropped;
     report_.num_without_op += joined.num_without_op;
     report_.num_impossible += joined.num_impossible;
     report_.clock_bound_ns = std::max(report_.clock_bound_ns, clocks.bound_ns);
@@ -228,14 +235,18 @@ class Timer final : public CuptiTimer {
     return ++tag;
   }
   static const CuptiFunctions& functions() { return Collector::instance().functions(); }
-  static ClockRelation read_clocks() {
-    std::array<ClockReading, 9> readings;
-    for (ClockReading& reading : readings) {
+  /// Those that succeeded.
+  static std::vector<ClockReading> read_clocks() {
+    constexpr int most = 9;
+    std::vector<ClockReading> readings;
+    for (int i = 0; i < most; ++i) {
+      ClockReading reading;
       reading.before_ns = now_ns();
-      (void)functions().timestamp(&reading.device_ns);
+      const CUptiResult code = functions().timestamp(&reading.device_ns);
       reading.after_ns = now_ns();
+      if (code == CUPTI_SUCCESS) readings.push_back(reading);
     }
-    return relate(readings);
+    return readings;
   }
 
   std::uint32_t tag_;

@@ -124,7 +124,10 @@ class GpuEngine final : public Engine {
     return rate;
   }
   void begin_profile() override {
-    timer_ = start_cupti().timer;
+    CuptiStart start = start_cupti();
+    if (start.timer == nullptr && kernel_times_.empty())
+      say({"kernel times of this pass are from events around each operation: " + start.missing});
+    timer_ = std::move(start.timer);
     gpu_->set_kernel_timer(timer_.get());
   }
   void end_profile() override {

@@ -281,6 +281,20 @@ TEST_F(CuptiCollector, ManyBuffersAndDroppedRecordsAreCounted) {
   EXPECT_THAT(warning_of(start.timer->report()), HasSubstr("12 records were dropped"));
 }
 
+/// Without CUPTI's clock no time can be told, which is said.
+TEST_F(CuptiCollector, AClockThatCannotBeReadMakesNoTimes) {
+  CuptiFunctions without_clock = functions();
+  without_clock.timestamp = [](std::uint64_t*) { return CUPTI_ERROR_UNKNOWN; };
+  const CuptiStart start = start_cupti(without_clock);
+  start.timer->before_op(op(1, Lane::compute, compute));
+  launch("k", 10, 20);
+  start.timer->after_op(op(1, Lane::compute, compute));
+  Kept kept;
+  start.timer->collect(kept);
+  EXPECT_THAT(kept.kernels, IsEmpty());
+  EXPECT_EQ(start.timer->report().num_impossible, 1U);
+}
+
 TEST_F(CuptiCollector, AnotherProfilerIsTheReason) {
   fake.enabling = CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   EXPECT_THAT(start_cupti(functions()).missing,
