@@ -1,6 +1,7 @@
 #include "profiler/cupti.hpp"
 
 #include "core/error.hpp"
+#include "core/symbols.hpp"
 #include "profiler/cupti_functions.hpp"
 #include "profiler/cupti_records.hpp"
 
@@ -280,22 +281,19 @@ const CuptiLibrary& load_cupti() {
                        " cannot be loaded (it comes with the CUDA toolkit; LD_LIBRARY_PATH)";
       return loaded;
     }
-    const auto take = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
-      if (function == nullptr && loaded.missing.empty())
-        loaded.missing = message("libcupti has no ", name);
-    };
+    Symbols symbols{handle};
     CuptiFunctions& f = loaded.functions;
-    take(f.result_string, "cuptiGetResultString");
-    take(f.timestamp, "cuptiGetTimestamp");
-    take(f.register_callbacks, "cuptiActivityRegisterCallbacks");
-    take(f.enable, "cuptiActivityEnable");
-    take(f.disable, "cuptiActivityDisable");
-    take(f.flush_all, "cuptiActivityFlushAll");
-    take(f.next_record, "cuptiActivityGetNextRecord");
-    take(f.num_dropped, "cuptiActivityGetNumDroppedRecords");
-    take(f.push, "cuptiActivityPushExternalCorrelationId");
-    take(f.pop, "cuptiActivityPopExternalCorrelationId");
+    symbols.take(f.result_string, "cuptiGetResultString");
+    symbols.take(f.timestamp, "cuptiGetTimestamp");
+    symbols.take(f.register_callbacks, "cuptiActivityRegisterCallbacks");
+    symbols.take(f.enable, "cuptiActivityEnable");
+    symbols.take(f.disable, "cuptiActivityDisable");
+    symbols.take(f.flush_all, "cuptiActivityFlushAll");
+    symbols.take(f.next_record, "cuptiActivityGetNextRecord");
+    symbols.take(f.num_dropped, "cuptiActivityGetNumDroppedRecords");
+    symbols.take(f.push, "cuptiActivityPushExternalCorrelationId");
+    symbols.take(f.pop, "cuptiActivityPopExternalCorrelationId");
+    if (!symbols.missing().empty()) loaded.missing = message("libcupti has no ", symbols.missing());
     return loaded;
   }();
   return library;

@@ -1,11 +1,11 @@
 #include "profiler/nvml.hpp"
 
 #include "core/error.hpp"
+#include "core/symbols.hpp"
 
 #include <dlfcn.h>
 
 #include <array>
-#include <type_traits>
 #include <utility>
 
 namespace shardmark {
@@ -20,21 +20,19 @@ Nvml load() {
     loaded.missing = message(library_name, " cannot be loaded (it comes with the driver)");
     return loaded;
   }
-  const auto take = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
-    if (function == nullptr && loaded.missing.empty())
-      loaded.missing = message(library_name, " has no ", name);
-  };
+  Symbols symbols{handle};
   NvmlFunctions& f = loaded.functions;
-  take(f.init, "nvmlInit_v2");
-  take(f.driver_version, "nvmlSystemGetDriverVersion");
-  take(f.device_by_bus_id, "nvmlDeviceGetHandleByPciBusId_v2");
-  take(f.clock, "nvmlDeviceGetClockInfo");
-  take(f.power, "nvmlDeviceGetPowerUsage");
-  take(f.temperature, "nvmlDeviceGetTemperature");
-  take(f.throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
-  take(f.nvlink_state, "nvmlDeviceGetNvLinkState");
-  if (loaded.missing.empty() && f.init() != 0)
+  symbols.take(f.init, "nvmlInit_v2");
+  symbols.take(f.driver_version, "nvmlSystemGetDriverVersion");
+  symbols.take(f.device_by_bus_id, "nvmlDeviceGetHandleByPciBusId_v2");
+  symbols.take(f.clock, "nvmlDeviceGetClockInfo");
+  symbols.take(f.power, "nvmlDeviceGetPowerUsage");
+  symbols.take(f.temperature, "nvmlDeviceGetTemperature");
+  symbols.take(f.throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+  symbols.take(f.nvlink_state, "nvmlDeviceGetNvLinkState");
+  if (!symbols.missing().empty())
+    loaded.missing = message(library_name, " has no ", symbols.missing());
+  else if (f.init() != 0)
     loaded.missing = message(library_name, " cannot be initialised (no driver is running)");
   return loaded;
 }

@@ -1,31 +1,11 @@
 #include "core/cuda/nccl_library.cuh"
 
 #include "core/error.hpp"
+#include "core/symbols.hpp"
 
 #include <dlfcn.h>
 
 namespace shardmark::cuda {
-namespace {
-
-/// Takes functions from a loaded library, and notes the first that it lacks.
-class Symbols {
- public:
-  explicit Symbols(void* library) : library_{library} {}
-  template <class Function>
-  void take(Function& function, const char* name) {
-    void* const symbol = dlsym(library_, name);
-    if (symbol == nullptr && missing_.empty()) missing_ = name;
-    function = reinterpret_cast<Function>(symbol);
-  }
-  [[nodiscard]] const std::string& missing() const { return missing_; }
-
- private:
-  void* library_;
-  std::string missing_;
-};
-
-}  // namespace
-
 NcclLibrary load_nccl(const char* file_name) {
   NcclLibrary result;
   // Never closed: communicators have threads that run its code.
