@@ -8,6 +8,7 @@
 #include "core/launch.hpp"
 #include "tests/cuda/fake_device.hpp"
 #include "tests/support/backend_conformance.hpp"
+#include "tests/support/error_of.hpp"
 
 #include <gmock/gmock.h>
 
@@ -24,6 +25,7 @@ namespace shardmark::cuda {
 namespace {
 
 using conformance::Check;
+using test::error_of;
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
@@ -258,16 +260,6 @@ TEST(CudaTimes, IdleIsWhatNoIntervalCovers) {
   EXPECT_EQ(idle_ns_of({}, 10, 30), 20);
   EXPECT_EQ(idle_ns_of(std::vector{record(12, 20), record(15, 18), record(25, 30)}, 10, 30), 7);
   EXPECT_EQ(idle_ns_of(std::vector{record(10, 30)}, 10, 30), 0);
-}
-
-template <class Kind>
-std::string error_of(int ranks, const RankBody& body) {
-  try {
-    run_threads(ranks, body);
-  } catch (const Kind& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(Staged, ATimeoutNamesLanePathAndSilentRank) {

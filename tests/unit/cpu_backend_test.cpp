@@ -2,6 +2,7 @@
 #include "core/error.hpp"
 #include "core/launch.hpp"
 #include "tests/support/backend_conformance.hpp"
+#include "tests/support/error_of.hpp"
 
 #include <gmock/gmock.h>
 
@@ -15,6 +16,7 @@ namespace {
 
 using conformance::Check;
 using conformance::CpuRank;
+using test::error_of;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -32,16 +34,6 @@ INSTANTIATE_TEST_SUITE_P(CpuThreads, Conformance,
                            return std::string{std::get<1>(param.param).name} + "_" +
                                   std::to_string(std::get<0>(param.param));
                          });
-
-template <class Kind>
-std::string error_of(int ranks, const RankBody& body) {
-  try {
-    run_threads(ranks, body);
-  } catch (const Kind& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(CpuBackend, AwaitOfAFenceThatNeverComesIsADeadlockWithPath) {
   EXPECT_THAT(error_of<Error>(1,

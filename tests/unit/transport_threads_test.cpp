@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "core/launch.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/transport_conformance.hpp"
 
 #include <gmock/gmock.h>
@@ -14,6 +15,7 @@ namespace shardmark {
 namespace {
 
 using conformance::Check;
+using test::error_of;
 using testing::HasSubstr;
 
 class Conformance : public testing::TestWithParam<std::tuple<int, Check>> {};
@@ -30,17 +32,6 @@ INSTANTIATE_TEST_SUITE_P(Threads, Conformance,
                            return std::string{std::get<1>(param.param).name} + "_" +
                                   std::to_string(std::get<0>(param.param));
                          });
-
-/// The error that run_threads rethrows, as text.
-template <class Kind = Error>
-std::string error_of(int ranks, const RankBody& body) {
-  try {
-    run_threads(ranks, body);
-  } catch (const Kind& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(ThreadTransport, MismatchedCallsNameBothRanks) {
   const std::string text = error_of(3, [](Transport& transport) {
